@@ -1,0 +1,137 @@
+"""One function per input rule; each raises an error that says the name, the rule and the value."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> float:
+    """`value` as a finite float inside (above, most] or [least, most]."""
+    if isinstance(value, Tensor) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    result = float(value)
+    rules = []
+    if above is not None:
+        rules.append((f"> {above:g}", result > above))
+    if least is not None:
+        rules.append((f">= {least:g}", result >= least))
+    if most is not None:
+        rules.append((f"<= {most:g}", result <= most))
+    if not (math.isfinite(result) and all(holds for _, holds in rules)):
+        rule = " and ".join(
+            [*(text for text, _ in rules), *(["finite"] if not math.isfinite(result) or not rules else [])]
+        )
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    return result
+
+
+def count(name: str, value: Any, *, least: int = 0) -> int:
+    """`value` as an int of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}, got {value!r}")
+    return int(value)
+
+
+def group(name: str, value: Any) -> Tensor:
+    """`value` as a floating-point tensor (m, *features) with m >= 1 samples and at least one feature."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}; convert with {name}.float()")
+    if value.ndim == 0:
+        raise ValueError(f"{name} must have shape (samples, *features), got a scalar")
+    if value.numel() == 0:
+        raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
+    return value
+
+
+def feature_mask(value: Any, x: Tensor) -> Tensor | None:
+    """`value` as a boolean tensor with the shape of one sample, on the device of `x`."""
+    if value is None:
+        return None
+    mask = torch.as_tensor(value, device=x.device)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"feature_mask must be boolean, got {mask.dtype}")
+    if mask.shape != x.shape[1:]:
+        raise ValueError(
+            f"feature_mask must have the shape of one sample {tuple(x.shape[1:])}, got {tuple(mask.shape)}"
+        )
+    return mask
+
+
+def bounds(value: Any, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """`value` as a pair (lo, hi) of tensors that broadcast against one sample, lo <= hi."""
+    if value is None:
+        return None
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise ValueError(f"bounds must be a pair (lo, hi), got {value!r}")
+    low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in value)
+    for name, end in (("lo", low), ("hi", high)):
+        try:
+            end.expand(x.shape[1:])
+        except RuntimeError:
+            raise ValueError(
+                f"bounds {name} must broadcast to the shape of one sample {tuple(x.shape[1:])}, got {tuple(end.shape)}"
+            ) from None
+    if not bool((low <= high).all()):
+        raise ValueError(f"bounds must have lo <= hi, got {value!r}")
+    return low, high
+
+
+def batch_codes(value: Any, m: int | None = None) -> Tensor:
+    """The batch of each of `m` samples (None: any number) as whole numbers 0, 1, ... in order of first appearance."""
+    labels = value.tolist() if hasattr(value, "tolist") else value
+    labels = list(labels) if hasattr(labels, "__iter__") else labels
+    wrong = not isinstance(labels, list) or (m is not None and len(labels) != m) or not labels
+    if wrong or any(isinstance(label, list) for label in labels):
+        raise ValueError(f"batch must have one id per sample{'' if m is None else f' ({m})'}, got {_size(value)}")
+    if any(label != label for label in labels):
+        raise ValueError("batch must have an id for every sample, got NaN for some")
+    codes: dict[Any, int] = {}
+    return torch.tensor([codes.setdefault(label, len(codes)) for label in labels])
+
+
+def labels(value: Any, m: int) -> Tensor:
+    """`value` as a tensor with one label (or row of targets) per sample."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"y must be a torch tensor, got {type(value).__name__}")
+    if value.ndim == 0 or len(value) != m:
+        raise ValueError(f"y must have one label per sample ({m}), got shape {tuple(value.shape)}")
+    return value
+
+
+def per_sample(losses: Any, m: int) -> Tensor:
+    """`losses` as the (m,) tensor that a per-sample loss returns."""
+    if not isinstance(losses, Tensor) or losses.shape != (m,):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise ValueError(f'loss must return one value per sample, shape ({m},), got {got}; use reduction="none"')
+    return losses
+
+
+def methods(rule: str, value: Any, *needed: str) -> Any:
+    """`value`, an instance that has the methods `needed`."""
+    if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in needed):
+        raise TypeError(f"{rule} an instance with the methods {' and '.join(needed)}, got {value!r}")
+    return value
+
+
+def _size(value: Any) -> str:
+    if hasattr(value, "shape"):
+        return f"shape {tuple(value.shape)}"
+    return str(len(value)) if hasattr(value, "__len__") else repr(value)

@@ -1,0 +1,53 @@
+"""Norms, inner products and reads of scalars, as the costs and solvers need them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gsat import _checks
+
+
+def rows(v: Tensor) -> Tensor:
+    """The group (m, *features) as a matrix (m, d)."""
+    return v.reshape(len(v), -1)
+
+
+def wide(v: Tensor) -> torch.dtype:
+    """The dtype for sums: half precision is summed in float32."""
+    return torch.promote_types(v.dtype, torch.float32)
+
+
+def norm(v: Tensor, dim: int | None = None, *, order: float = 2, keepdim: bool = False) -> Tensor:
+    """The norm of v along `dim`, or of all its entries; half precision is summed in float32."""
+    return cast(Tensor, torch.linalg.vector_norm(v, order, dim=dim, keepdim=keepdim, dtype=wide(v)))
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the entries of a·b."""
+    return torch.dot(a.reshape(-1), b.reshape(-1))
+
+
+def total(losses: Tensor) -> Tensor:
+    """The sum of the losses, in float64."""
+    return losses.sum(dtype=torch.float64)
+
+
+def numbers(*scalars: Tensor) -> list[float]:
+    """Several scalars of the device in one read."""
+    return cast("list[float]", torch.stack([scalar.to(torch.float64) for scalar in scalars]).tolist())
+
+
+def mean_norm(X: Any) -> float:
+    """E‖X‖₂, the mean Euclidean norm of the samples of X (n, *features), a tensor or an array."""
+    if isinstance(X, Tensor):
+        _checks.group("X", X)
+    lengths = [
+        float(norm(rows(torch.as_tensor(X[begin : begin + 1024]).double()), dim=1).sum())
+        for begin in range(0, len(X), 1024)
+    ]
+    if not lengths:
+        raise ValueError("X must hold at least one sample, got none")
+    return sum(lengths) / len(X)

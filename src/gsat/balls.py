@@ -1,0 +1,145 @@
+"""The attacks' feasible sets: a structure shared by the samples of a group, with ‖δ_i‖₂ ≤ eps for each of them.
+
+A ball knows the shared part of a perturbation (the columns that move, the subspace), finds the part along which given
+gradients are steepest, and restricts a perturbation to a part. Scaling rows keeps every structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import normalize
+
+from gsat._numeric import norm
+from gsat._spectrum import right_singular_vectors
+from gsat.costs import block_numbers
+
+ROUNDS = 4  # reweightings in the search for the steepest part
+TRIES = 8  # subspaces to begin that search with
+
+
+class Ball(Protocol):
+    """A structure across the rows of (m, d) matrices."""
+
+    def part(self, gradient: Tensor) -> Tensor:
+        """The shared part along which Σ_i max_{‖δ_i‖ ≤ 1} ⟨g_i, δ_i⟩ is largest, or nearly so."""
+
+    def restrict(self, v: Tensor, part: Tensor) -> Tensor:
+        """The perturbation closest to v whose shared part is `part`."""
+
+
+@dataclass(frozen=True)
+class Free:
+    """No structure: nothing is shared."""
+
+    def part(self, gradient: Tensor) -> Tensor:
+        """Empty."""
+        return gradient.new_empty(0)
+
+    def restrict(self, v: Tensor, part: Tensor) -> Tensor:
+        """`v` itself."""
+        return v
+
+
+@dataclass(frozen=True)
+class Equal:
+    """All rows are equal. The part is empty while the row is sought, or the row (d,) itself."""
+
+    def part(self, gradient: Tensor) -> Tensor:
+        """Empty: `restrict` finds the row."""
+        return gradient.new_empty(0)
+
+    def restrict(self, v: Tensor, part: Tensor) -> Tensor:
+        """The mean row in every row."""
+        return v.mean(0, keepdim=True).expand_as(v).contiguous()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """At most k columns, or blocks of columns, are non-zero. The part is a mask (d,) of zeros and ones."""
+
+    k: int
+    feature_groups: tuple[Hashable, ...] | None = None
+
+    def part(self, gradient: Tensor) -> Tensor:
+        """The mask of the k columns, or blocks, with the largest reweighted energy."""
+        d = gradient.shape[1]
+        if self.feature_groups is None:
+            blocks = torch.arange(d, device=gradient.device)
+        elif len(self.feature_groups) == d:
+            blocks = block_numbers(self.feature_groups).to(gradient.device)
+        else:
+            raise ValueError(f"feature_groups must have one entry per feature ({d}), got {len(self.feature_groups)}")
+        n_blocks = int(blocks.max()) + 1
+
+        def heaviest(weights: Tensor) -> Tensor:
+            energy = gradient.new_zeros(n_blocks).index_add_(0, blocks, weights @ gradient.square())
+            chosen = torch.zeros_like(energy).index_fill_(0, energy.topk(min(self.k, n_blocks)).indices, 1)
+            return chosen[blocks]
+
+        return _steepest(self, gradient, heaviest)
+
+    def restrict(self, v: Tensor, part: Tensor) -> Tensor:
+        """`v` in the columns of the mask."""
+        return v * part
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """The rows lie in one subspace of at most `rank` dimensions. The part is an orthonormal basis (rank, d)."""
+
+    rank: int
+
+    def part(self, gradient: Tensor) -> Tensor:
+        """The leading right singular vectors of the reweighted gradient, or a better subspace.
+
+        Σ_i ‖P g_i‖ has many local maxima. Each of TRIES subspaces, the first of them the reweighted one, climbs by
+        P = span(Gᵀ·U), U_i = P g_i/‖P g_i‖, which never loses.
+        """
+        rank = min(self.rank, *gradient.shape)
+        first = _steepest(self, gradient, lambda w: right_singular_vectors(w.sqrt()[:, None] * gradient, rank))
+        if rank == min(gradient.shape):
+            return first
+        drawn = torch.randn(TRIES - 1, len(gradient), rank, generator=Generator().manual_seed(0)).to(gradient)
+        mixed = torch.cat([(gradient @ first.T)[None], drawn])
+        for _ in range(ROUNDS):
+            bases = torch.linalg.qr(gradient.T @ normalize(mixed, dim=2, eps=1e-30)).Q  # (TRIES, d, rank)
+            mixed = gradient @ bases
+        best = int(norm(mixed, dim=2).sum(1).argmax())
+        return bases[best].T.contiguous()
+
+    def restrict(self, v: Tensor, part: Tensor) -> Tensor:
+        """Each row's projection on the subspace."""
+        return (v @ part.T) @ part
+
+
+def unit_rows(v: Tensor) -> Tensor:
+    """Each row divided by its norm; a row of zeros stays so, and the squares of a tiny one do not underflow."""
+    largest = v.abs().amax(1, keepdim=True)
+    v = v / torch.where(largest > 0, largest, 1)
+    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
+    return v / torch.where(lengths > 0, lengths, 1)
+
+
+def inside(v: Tensor, eps: float) -> Tensor:
+    """Rows longer than eps scaled to eps."""
+    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
+    return v * (eps / torch.where(lengths > eps, lengths, eps if eps > 0 else 1))
+
+
+def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor]) -> Tensor:
+    """The part P that makes Σ_i ‖P g_i‖ large, by a few rounds of P = argmax Σ_i w_i·‖P g_i‖², w_i = 1/‖P g_i‖."""
+    full = norm(gradient, dim=1).to(gradient.dtype)
+    tiny = torch.finfo(gradient.dtype).tiny ** 0.25
+    weights = 1 / full.clamp(min=tiny).square()  # at first every sample counts the same
+    found: list[tuple[float, Tensor]] = []
+    for _ in range(ROUNDS):
+        part = best(weights)
+        reached = norm(ball.restrict(gradient, part), dim=1).to(gradient.dtype)
+        found.append((float(reached.sum()), part))
+        weights = 1 / torch.maximum(reached, 1e-3 * full).clamp(min=tiny)
+    return max(found, key=lambda pair: pair[0])[1]

@@ -1,0 +1,361 @@
+"""Group costs c(Δ) = α·g(Δ) + (1−α)·‖Δ‖²_F: what it costs an adversary to move a whole group of samples."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Generator, Tensor
+
+from gsat import _checks
+from gsat._numeric import norm, rows, wide
+from gsat._spectrum import rescale_singular_values, singular_values
+
+
+class GroupCost(Protocol):
+    """What a solver needs of a cost. c(0) = 0; `delta` and `v` have shape (m, *features)."""
+
+    def value(self, delta: Tensor) -> Tensor:
+        """c(Δ), a scalar tensor; +inf where Δ is not allowed."""
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """argmin_U  tau·c(U) + ½‖U − V‖²_F."""
+
+
+class Penalised(ABC):
+    """A structure g with its weight α and a quadratic term: c(Δ) = α·g(Δ) + ridge·‖Δ‖²_F, ridge = 1 − α.
+
+    A subclass gives `_structure` (g) and `_shrink` (the prox of g for tau > 0). With α = 0 nothing is structured:
+    g counts as 0 and shrink is the identity, also where g takes the value +∞. g is a norm or the indicator of a cone,
+    so that at U = prox(V, tau) the cost is c(U) = ⟨V − U, U⟩/tau − ridge·‖U‖²_F, which needs no evaluation of g.
+    """
+
+    alpha: float
+
+    @property
+    def ridge(self) -> float:
+        """The weight of ‖Δ‖²_F in the cost."""
+        return 1 - self.alpha
+
+    @abstractmethod
+    def _structure(self, delta: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _shrink(self, v: Tensor, tau: float) -> Tensor: ...
+
+    def structure(self, delta: Tensor) -> Tensor:
+        """g(Δ), a scalar tensor; +inf where Δ does not have the structure."""
+        _checks.group("delta", delta)
+        return self._structure(delta) if self.alpha > 0 else delta.new_zeros((), dtype=wide(delta))
+
+    def value(self, delta: Tensor) -> Tensor:
+        """c(Δ) = α·g(Δ) + ridge·‖Δ‖²_F, a scalar tensor."""
+        return self.alpha * self.structure(delta) + self.ridge * norm(delta).square()
+
+    def shrink(self, v: Tensor, tau: float) -> Tensor:
+        """argmin_U  tau·g(U) + ½‖U − V‖²_F, of the shape of `v`; the identity at tau = 0."""
+        _checks.group("v", v)
+        tau = _checks.number("tau", tau, least=0)
+        return self._shrink(v, tau) if tau > 0 and self.alpha > 0 else v.clone()
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """argmin_U  tau·c(U) + ½‖U − V‖²_F = shrink(V/s, tau·α/s) with s = 1 + 2·tau·ridge."""
+        _checks.group("v", v)
+        tau = _checks.number("tau", tau, least=0)
+        scale = 1 + 2 * tau * self.ridge
+        return self.shrink(v / scale, tau * self.alpha / scale)
+
+
+@dataclass(frozen=True)
+class _Weighted(Penalised):
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _checks.number("alpha", self.alpha, least=0, most=1))
+
+
+@dataclass(frozen=True)
+class Universal(_Weighted):
+    """One shift moves every sample: g(Δ) = 0 if all rows are equal, else +∞."""
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        matrix = rows(delta)
+        return _indicator((matrix - matrix.mean(0)).abs().amax(), matrix.abs().amax(), delta)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return v.mean(0, keepdim=True).expand_as(v).contiguous()
+
+
+@dataclass(frozen=True)
+class GroupSparse(_Weighted):
+    """Few features move, in all samples at once: g(Δ) = Σ_j ‖Δ[:, j]‖₂.
+
+    `feature_groups` gives a block to each of the d features: j then runs over blocks, and the norm is over samples and
+    the columns of the block. With `k`, at most k columns (or blocks) move at all: g is 0 or +∞.
+    """
+
+    k: int | None = field(default=None, kw_only=True)
+    feature_groups: Any = field(default=None, kw_only=True)
+    _blocks: Tensor | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            object.__setattr__(self, "k", _checks.count("k", self.k))
+        if self.feature_groups is not None:
+            object.__setattr__(self, "feature_groups", flat_labels(self.feature_groups))
+            object.__setattr__(self, "_blocks", block_numbers(self.feature_groups))
+
+    def norms(self, delta: Tensor) -> Tensor:
+        """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
+        _checks.group("delta", delta)
+        columns = norm(rows(delta), dim=0)
+        size = float(norm(columns))
+        if not 1e-12 < size < 1e12:  # squares may have left the range of the dtype
+            largest = float(norm(delta, order=math.inf))
+            if 0 < largest < math.inf and largest != 1:
+                return self.norms(delta / largest) * largest
+        if self._blocks is None:
+            return columns
+        if len(self._blocks) != len(columns):
+            raise ValueError(
+                f"feature_groups must have one entry per feature ({len(columns)}), got {len(self._blocks)}"
+            )
+        blocks = self._blocks.to(delta.device)
+        return columns.new_zeros(int(blocks.max()) + 1).index_add_(0, blocks, columns.square()).sqrt()
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        norms = self.norms(delta)
+        if self.k is None:
+            return norms.sum()
+        if self.k >= len(norms):
+            return norms.new_zeros(())
+        return _indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        norms = self.norms(v)
+        if self.k is None:
+            keep = (norms - tau).clamp(min=0) / torch.where(norms > 0, norms, 1)  # 0/0 reads as 0
+        else:
+            largest = norms.topk(min(self.k, len(norms))).indices
+            keep = torch.zeros_like(norms).index_fill_(0, largest, 1)
+        if self._blocks is not None:
+            keep = keep[self._blocks.to(v.device)]
+        return (rows(v) * keep.to(v.dtype)).view_as(v)
+
+
+@dataclass(frozen=True)
+class LowRank(_Weighted):
+    """A few shifts, mixed differently for each sample: g(Δ) = Σ_k σ_k(Δ), features flattened to (m, d).
+
+    With `k`, the rank is at most k: g is 0 or +∞.
+    """
+
+    k: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            object.__setattr__(self, "k", _checks.count("k", self.k))
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        sigma = singular_values(rows(delta))
+        if self.k is None:
+            return sigma.sum().to(wide(delta))
+        if self.k >= len(sigma):
+            return delta.new_zeros((), dtype=wide(delta))
+        return _indicator(sigma[self.k], sigma[0], delta)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        matrix, k = rows(v), self.k
+        if k is not None:
+            if k >= min(matrix.shape):
+                return v.clone()
+            return rescale_singular_values(matrix, lambda sigma: _first(sigma, k), 0.0).reshape(v.shape)
+
+        def keep(sigma: Tensor) -> Tensor:
+            return (sigma - tau).clamp(min=0) / torch.where(sigma > 0, sigma, 1)
+
+        return rescale_singular_values(matrix, keep, tau).reshape(v.shape)
+
+
+@dataclass(frozen=True)
+class Unstructured(Penalised):
+    """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness."""
+
+    alpha: float = field(init=False, repr=False, default=0.0)
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return delta.new_zeros((), dtype=wide(delta))
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return v.clone()
+
+
+@dataclass(frozen=True)
+class PerBatch:
+    """The structure holds inside each batch of the group, and costs add up: Σ_b c(Δ_b).
+
+    For `Universal` this is one shift per batch, the paper's universal set of perturbations. The batches are those given
+    with the group, or, where none are given, `n_random` batches of equal size drawn at random.
+    """
+
+    cost: GroupCost
+    n_random: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_random is not None:
+            object.__setattr__(self, "n_random", _checks.count("n_random", self.n_random, least=1))
+
+    def bind(self, batch: Any) -> BoundPerBatch:
+        """The cost of a group whose i-th sample belongs to batch[i]."""
+        codes = _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
+        order = torch.argsort(codes, stable=True)
+        sizes = tuple(torch.bincount(codes).tolist())
+        if isinstance(self.cost, Penalised):
+            return _PenalisedPerBatch(self.cost, order, sizes)
+        return BoundPerBatch(self.cost, order, sizes)
+
+    def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
+        """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
+        if self.n_random is None:
+            raise ValueError("PerBatch needs batch= (one id per sample) or n_random=, got neither")
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        place = torch.randperm(m, generator=generator, device=generator.device)
+        return self.bind(place % min(self.n_random, m))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPerBatch:
+    """Σ_b c(Δ_b) for one group: `order` sorts its samples by batch, `sizes` are the batches' numbers of samples."""
+
+    cost: GroupCost
+    order: Tensor
+    sizes: tuple[int, ...]
+
+    def value(self, delta: Tensor) -> Tensor:
+        """Σ_b c(Δ_b), a scalar tensor."""
+        return torch.stack([self.cost.value(part) for part in self._parts(delta)]).sum()
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """The prox of c in each batch."""
+        return self._each(v, lambda part: self.cost.prox(part, tau))
+
+    def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
+        if len(self.order) != len(v):
+            raise ValueError(f"batch must have one id per sample ({len(v)}), got {len(self.order)}")
+        return torch.split(v[self.order.to(v.device)], list(self.sizes))
+
+    def _each(self, v: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        sorted_rows = torch.cat([function(part) for part in self._parts(v)])
+        return torch.empty_like(sorted_rows).index_copy_(0, self.order.to(v.device), sorted_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _PenalisedPerBatch(BoundPerBatch, Penalised):
+    """As `BoundPerBatch`, for a cost with a quadratic term, which is the same for every batch."""
+
+    cost: Penalised
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        return self.cost.ridge
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return self._each(v, lambda part: self.cost.shrink(part, tau))
+
+
+@dataclass(frozen=True)
+class Scaled(Penalised):
+    """A cost in units of s: c(Δ) = α·√m·g(Δ/s) + ridge·‖Δ/s‖²_F.
+
+    g grows with Δ and with the rows in another way than the square does; with s the size of the perturbation that is
+    wanted and √m in front of g, the same α means the same structure whatever the scale of the data and the group.
+    """
+
+    cost: Penalised
+    s: float
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        """That of the cost."""
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        """That of the cost, in units of s."""
+        return self.cost.ridge / self.s**2
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return self.s * self.cost.shrink(v / self.s, tau * math.sqrt(len(v)) / self.s**2)
+
+
+@dataclass(frozen=True)
+class ScaledPlain:
+    """As `Scaled`, for a cost with `value` and `prox` alone: c(Δ/s)."""
+
+    cost: GroupCost
+    s: float
+
+    def value(self, delta: Tensor) -> Tensor:
+        """c(Δ/s)."""
+        return self.cost.value(delta / self.s)
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """s·prox(V/s, tau/s²)."""
+        return self.s * self.cost.prox(v / self.s, tau / self.s**2)
+
+
+def scaled(cost: GroupCost | PerBatch, s: float) -> GroupCost | PerBatch:
+    """The cost in units of s; for `PerBatch`, that of each batch."""
+    if isinstance(cost, PerBatch):
+        return PerBatch(cast(GroupCost, scaled(cost.cost, s)), cost.n_random)
+    return Scaled(cost, s) if isinstance(cost, Penalised) else ScaledPlain(cost, s)
+
+
+def bound(cost: GroupCost | PerBatch, m: int, batch: Any = None, generator: Generator | None = None) -> GroupCost:
+    """The cost of one group of m samples: `PerBatch` gets its batches, any other cost is returned as it is."""
+    if batch is not None:
+        batch = _checks.batch_codes(batch, m)
+    if not isinstance(cost, PerBatch):
+        return cost
+    return cost.draw(m, generator) if batch is None else cost.bind(batch)
+
+
+def _indicator(excess: Tensor, size: Tensor, delta: Tensor) -> Tensor:
+    """0 where `excess` is at most the tolerance times `size`, else +inf."""
+    tolerance = 1e-12 if delta.dtype == torch.float64 else max(1e-6, 4 * torch.finfo(delta.dtype).eps)
+    allowed = excess.double() <= tolerance * size.double()
+    return torch.where(allowed, 0.0, math.inf).to(wide(delta))
+
+
+def _first(sigma: Tensor, k: int) -> Tensor:
+    return (torch.arange(len(sigma), device=sigma.device) < k).to(sigma.dtype)
+
+
+def flat_labels(labels: Any) -> tuple[Hashable, ...]:
+    """One label per feature as a tuple; arrays and tensors may have the shape of a sample."""
+    return tuple(labels.reshape(-1).tolist() if hasattr(labels, "reshape") else labels)
+
+
+@lru_cache(maxsize=16)
+def block_numbers(labels: tuple[Hashable, ...]) -> Tensor:
+    """The labels as numbers 0, 1, ... in order of first appearance."""
+    codes: dict[Hashable, int] = {}
+    return torch.tensor([codes.setdefault(label, len(codes)) for label in labels])

@@ -1,0 +1,169 @@
+"""Synthetic samples in batches, whose test side is moved by a shift of known structure.
+
+A sample is clean + shift, and the table's `shift` keeps the second part. Batches of the test side are
+moved by `strength` times the mean row norm of the clean samples, on average over their rows; batches of
+the training side carry a quarter of it, as laboratories that once agreed on a protocol would. Shifts lean
+towards what tells the classes apart: one that no classifier looks at would be harmless.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsat.data.table import Table, content_checksum
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+SHIFTS = ("universal", "low-rank", "group-sparse")
+TRAIN_SHARE = 0.25
+CLASS_DISTANCE = 4.0  # between class means, in standard deviations: about 5 % of three classes overlap
+
+
+def make_batches(
+    n: int = 600,
+    d: int = 50,
+    n_classes: int = 3,
+    n_batches: int = 4,
+    *,
+    shift: str = "universal",
+    strength: float = 0.3,
+    rank: int = 2,
+    k: int = 5,
+    seed: int = 0,
+) -> Table:
+    """Gaussian classes measured in batches, X (n, d); the later half of the batches is the test side.
+
+    universal:    all samples of a batch move by one vector, another one for each batch
+    low-rank:     every sample moves by its own mixture of `rank` directions that all batches share; the
+                  mixture's mean and spread differ by batch
+    group-sparse: the same `k` features move in all batches, by another amount in every sample
+    """
+    if shift not in SHIFTS:
+        raise ValueError(f"shift must be one of {', '.join(SHIFTS)}, got {shift!r}")
+    rng = np.random.default_rng(seed)
+    y, batch = _design(rng, n, n_classes, "n_batches", n_batches)
+    means = rng.normal(size=(n_classes, d)) * rng.exponential(size=d)  # few strong features, many weak ones
+    apart = np.linalg.norm(means[:, None] - means[None], axis=2)
+    means *= CLASS_DISTANCE / apart[np.triu_indices(n_classes, 1)].mean()
+    clean = means[y] + rng.normal(size=(n, d))
+    is_test = batch >= n_batches - n_batches // 2
+    if shift == "universal":
+        delta = _directions(rng, n_batches, means)[batch]
+    elif shift == "low-rank":
+        _between("rank", rank, 1, min(d, int(is_test.sum())))
+        delta = _mixtures(rng, batch, rank) @ _directions(rng, rank, means)
+    else:
+        _between("k", k, 1, d)
+        delta = _on_support(_support(rng, k, means), rng.normal(size=(n_batches, k))[batch], rng, d)
+    names = tuple(f"feature{j}" for j in range(d))
+    labels = np.char.add("batch", batch.astype(str))
+    return _table(clean, delta, y, labels, is_test, strength, names, f"{shift} batches")
+
+
+def make_cell_types(
+    n: int = 600,
+    d: int = 200,
+    k: int = 10,
+    n_types: int = 4,
+    *,
+    strength: float = 0.3,
+    seed: int = 0,
+) -> Table:
+    """Log expression X (n, d) >= 0 of healthy and diseased cells; the test cells are of unseen types.
+
+    `k` marker genes are switched on to another degree in each cell type (`batch`), and in each cell: a
+    group-sparse shift. The rest is log(1 + counts), which depends on the disease but not on the type.
+    """
+    _between("k", k, 1, d)
+    rng = np.random.default_rng(seed)
+    y, batch = _design(rng, n, 2, "n_types", n_types)
+    base = rng.normal(0.5, 1.0, size=d)  # log mean count of a gene
+    effect = rng.normal(0.0, 0.16, size=d) * rng.exponential(size=d)  # log fold change in disease
+    means = np.stack([base - effect / 2, base + effect / 2])
+    depth = rng.normal(0.0, 0.2, size=(n, 1))  # cells are sequenced to different depths
+    clean = np.log1p(rng.poisson(np.exp(means[y] + depth)))
+    is_test = batch >= n_types - n_types // 2
+    delta = _on_support(_support(rng, k, means), rng.exponential(size=(n_types, k))[batch], rng, d)
+    names = tuple(f"gene{j}" for j in range(d))
+    labels = np.char.add("type", batch.astype(str))
+    phenotype = np.array(["healthy", "diseased"])[y]
+    return _table(clean, delta, phenotype, labels, is_test, strength, names, "cell types")
+
+
+def _design(rng: np.random.Generator, n: int, n_classes: int, name: str, n_batches: int) -> tuple[Codes, Codes]:
+    """Class and batch of every sample, in random order, with all classes equally frequent in every batch."""
+    _between("n_classes", n_classes, 2, n)
+    _between(name, n_batches, 2, n)
+    _between("n", n, n_classes * n_batches, None)
+    order = rng.permutation(n)
+    return order // n_batches % n_classes, order % n_batches
+
+
+def _directions(rng: np.random.Generator, count: int, means: Array) -> Array:
+    """Unit vectors (count, d), made in equal parts of a difference between the classes and of noise."""
+    contrast = _unit(rng.normal(size=(count, len(means))) @ (means - means.mean(axis=0)))
+    return _unit(contrast + _unit(rng.normal(size=(count, means.shape[1]))))
+
+
+def _mixtures(rng: np.random.Generator, batch: Codes, rank: int) -> Array:
+    """Weights (n, rank) of every sample, around another mean and with another spread in each batch."""
+    n_batches = batch.max() + 1
+    mean = rng.normal(size=(n_batches, rank))
+    spread = rng.uniform(0.25, 0.75, size=(n_batches, 1))
+    return mean[batch] + spread[batch] * rng.normal(size=(len(batch), rank))
+
+
+def _support(rng: np.random.Generator, k: int, means: Array) -> Codes:
+    """The k features that move, drawn with a probability that grows with the variance between the classes."""
+    between = means.var(axis=0)
+    return rng.choice(len(between), size=k, replace=False, p=between / between.sum())
+
+
+def _on_support(support: Codes, amounts: Array, rng: np.random.Generator, d: int) -> Array:
+    """`amounts` (n, k), varied from sample to sample without a change of sign, on k of d features."""
+    delta = np.zeros((len(amounts), d))
+    delta[:, support] = amounts * rng.uniform(0.5, 1.5, size=amounts.shape)
+    return delta
+
+
+def _table(
+    clean: Array,
+    delta: Array,
+    y: NDArray[np.generic],
+    batch: NDArray[np.str_],
+    is_test: NDArray[np.bool_],
+    strength: float,
+    feature_names: tuple[str, ...],
+    source: str,
+) -> Table:
+    """X = clean + delta, with delta scaled to its mean row norm on the training and on the test side."""
+    if not 0 <= strength < np.inf:
+        raise ValueError(f"strength must be >= 0 and finite, got {strength}")
+    wanted = strength * np.linalg.norm(clean, axis=1).mean()
+    for side, share in ((~is_test, TRAIN_SHARE), (is_test, 1.0)):
+        delta[side] *= share * wanted / np.linalg.norm(delta[side], axis=1).mean()
+    shift = delta.astype(np.float32)
+    X = clean.astype(np.float32) + shift
+    return Table(
+        X,
+        y,
+        batch,
+        feature_names,
+        source=f"synthetic {source}",
+        checksum=content_checksum(X, y, batch),
+        split=np.where(is_test, "test", "train"),
+        shift=shift,
+    )
+
+
+def _unit(rows: Array) -> Array:
+    lengths: Array = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / lengths
+
+
+def _between(name: str, value: int, least: int, most: int | None) -> None:
+    if value < least or (most is not None and value > most):
+        rule = f">= {least}" + ("" if most is None else f" and <= {most}")
+        raise ValueError(f"{name} must be {rule}, got {value}")

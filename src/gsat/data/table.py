@@ -1,0 +1,141 @@
+"""Table: samples with what is known about each of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+PER_ROW = ("y", "batch", "split")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Samples X (n, *features), with labels, batches, names and where they come from.
+
+    y, batch, split:  one entry per sample, any dtype; split holds 'train' or 'test'
+    feature_names:    one per feature, in the order of the flattened features
+    sample_ids:       one per sample
+    source, checksum: what was read and its sha256; a subset keeps those of the whole
+    shift:            (n, *features), what was added to the clean samples, where that is known
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any] | None = None
+    batch: NDArray[Any] | None = None
+    feature_names: tuple[str, ...] | None = None
+    sample_ids: tuple[Any, ...] | None = None
+    source: str = "memory"
+    checksum: str = ""
+    split: NDArray[Any] | None = None
+    shift: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.X, np.ndarray):
+            raise TypeError(f"X must be a numpy array, got {type(self.X).__name__}")
+        if self.X.ndim < 2:
+            raise ValueError(f"X must have shape (samples, *features), got {self.X.shape}")
+        for name in PER_ROW:
+            if getattr(self, name) is not None:
+                values = np.asarray(getattr(self, name))
+                _one_per(name, values, "row of X", len(self))
+                object.__setattr__(self, name, values)
+        if self.sample_ids is not None:
+            _one_per("sample_ids", self.sample_ids, "row of X", len(self))
+        if self.feature_names is not None:
+            _one_per("feature_names", self.feature_names, "feature of X", math.prod(self.X.shape[1:]))
+        if self.split is not None and (other := set(self.split.tolist()) - {"train", "test"}):
+            raise ValueError(f"split must hold only 'train' and 'test', got {sorted(other, key=repr)}")
+        if self.shift is not None and np.shape(self.shift) != self.X.shape:
+            raise ValueError(f"shift must have the shape of X {self.X.shape}, got {np.shape(self.shift)}")
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The distinct labels, sorted."""
+        return np.unique(self._labels())
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """Each label's position in `classes`; a subset that lacks a class is numbered anew."""
+        return np.unique(self._labels(), return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def train(self) -> Table:
+        """The rows whose split is 'train'."""
+        return self._side("train")
+
+    @property
+    def test(self) -> Table:
+        """The rows whose split is 'test'."""
+        return self._side("test")
+
+    def subset(self, rows: ArrayLike) -> Table:
+        """The rows that a boolean mask or a list of positions picks, in the order given."""
+        index = np.asarray(rows)
+        if index.size == 0 and index.dtype != bool:
+            index = index.astype(np.intp)
+        if index.ndim != 1 or index.dtype.kind not in "biu":
+            raise ValueError(f"rows must be a mask or a list of positions, got shape {index.shape} of {index.dtype}")
+        if index.dtype == bool:
+            _one_per("a mask", index, "row of X", len(self))
+            index = np.flatnonzero(index)
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("X", *PER_ROW, "shift")}
+        kept = {name: None if values is None else values[index] for name, values in kept.items()}
+        if self.sample_ids is not None:
+            kept["sample_ids"] = tuple(self.sample_ids[i] for i in index)
+        return replace(self, **kept)
+
+    def split_at_random(self, test_fraction: float = 0.25, seed: int = 0) -> Table:
+        """The same samples with a random `split`, in which every class has its share of the test rows.
+
+        The rows are lined up class by class and every (1/test_fraction)-th goes to the test side, so that
+        each class is within one row of its share, also when there are many small classes.
+        """
+        rng = np.random.default_rng(seed)
+        codes = np.zeros(len(self), dtype=np.int64) if self.y is None else self.codes
+        line = rng.permutation(len(self))
+        class_order = rng.permutation(codes.max(initial=0) + 1)
+        line = line[np.argsort(class_order[codes[line]], kind="stable")]
+        count = np.floor(np.arange(len(self) + 1) * test_fraction + 0.5)
+        split = np.full(len(self), "train")
+        split[line[np.diff(count) > 0]] = "test"
+        if not 0 < test_fraction < 1 or len(set(split.tolist())) < 2:
+            raise ValueError(
+                f"test_fraction must leave at least one of {len(self)} rows on each side, got {test_fraction}"
+            )
+        return replace(self, split=split)
+
+    def _side(self, side: str) -> Table:
+        if self.split is None:
+            raise ValueError(
+                f"split must be given to take the {side} rows, got None; "
+                "make one with .split_at_random(test_fraction, seed)"
+            )
+        return self.subset(self.split == side)
+
+    def _labels(self) -> NDArray[Any]:
+        if self.y is None:
+            raise ValueError("y must be given to tell the classes, got None")
+        return self.y
+
+
+def content_checksum(*arrays: NDArray[Any]) -> str:
+    """The sha256 of the arrays' dtypes, shapes and bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _one_per(name: str, values: Any, what: str, expected: int) -> None:
+    if np.ndim(values) != 1 or len(values) != expected:
+        got = len(values) if np.ndim(values) == 1 else f"shape {np.shape(values)}"
+        raise ValueError(f"{name} must have one entry per {what} ({expected}), got {got}")

@@ -1,0 +1,281 @@
+"""What perturbs a group during training: the GSAT adversary, the baselines, or nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from gsat import _checks, attacks
+from gsat._numeric import norm, rows
+from gsat._spectrum import singular_values
+from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
+from gsat.balls import inside, unit_rows
+from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured, scaled
+from gsat.oracle import Oracle, clamped, frozen, untouched
+from gsat.solvers import Solver
+
+
+class Defence(ABC):
+    """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
+
+    name: ClassVar[str]
+    delta: Tensor | None = None
+
+    @abstractmethod
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """The perturbed group, without a gradient; model, x and y are left as they are."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What must be kept so that a resumed run equals an unbroken one."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state that `state_dict` gave."""
+        if set(state) != set(self.state_dict()):
+            raise ValueError(f"the state of {self.name} must hold {sorted(self.state_dict())}, got {sorted(state)}")
+
+    def measure(self) -> float | None:
+        """How structured the last perturbation is: columns that move, or rank; None where that has no meaning."""
+        return None
+
+    @property
+    def mean_norm(self) -> float:
+        """The mean ‖δ_i‖₂ of the last perturbation."""
+        return 0.0 if self.delta is None else float(norm(rows(self.delta), dim=1).mean())
+
+
+class ERM(Defence):
+    """Nothing is perturbed: empirical risk minimisation."""
+
+    name = "erm"
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """The group as it is."""
+        return x.detach()
+
+
+class GSAT(Defence):
+    """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
+
+    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
+    """
+
+    name = "gsat"
+
+    def __init__(
+        self,
+        cost: GroupCost | PerBatch,
+        *,
+        solver: str | Solver[Any] = "proximal",
+        n_inner: int = 20,
+        loss: SampleLoss | None = None,
+        feature_mask: Any = None,
+        bounds: Any = None,
+        generator: Generator | None = None,
+    ) -> None:
+        self.cost = cost
+        self.adversary = Adversary(
+            cost,
+            lam=1.0,
+            solver=solver,
+            n_inner=n_inner,
+            loss=loss,
+            feature_mask=feature_mask,
+            bounds=bounds,
+            generator=generator,
+        )
+        self.scale: float | None = None
+
+    @property
+    def lam(self) -> float:
+        """The price of the cost."""
+        return self.adversary.lam
+
+    @lam.setter
+    def lam(self, value: float) -> None:
+        self.adversary.lam = _checks.number("lam", value, above=0)
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """The group moved to where the loss less λ·c(Δ) is largest."""
+        self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
+        x_adv = self.adversary(model, x, y, batch)
+        self.delta = None if self.adversary.last is None else self.adversary.last.delta
+        return x_adv
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The generator that draws the batches of a `PerBatch` cost."""
+        return {"generator": self.adversary.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue the draws."""
+        super().load_state_dict(state)
+        self.adversary.generator.set_state(state["generator"])
+
+    def measure(self) -> float | None:
+        """The number of columns (or blocks) that move, or the rank."""
+        if self.delta is None:
+            return None
+        inner = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
+        if isinstance(inner, GroupSparse):
+            return float((inner.norms(self.delta) > 0).sum())
+        if isinstance(inner, LowRank):
+            sigma = singular_values(rows(self.delta))
+            return float((sigma > 1e-6 * sigma[0]).sum())
+        return None
+
+
+class Structured(Defence):
+    """An attack as the adversary; `match_norm` and a tuned eps are the two ways to set its size."""
+
+    name = "structured"
+
+    def __init__(self, attack: attacks.Attack) -> None:
+        self.attack = attack
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """The attacked group."""
+        self.delta = self.attack.perturb(model, x, y, batch)
+        return clamped(x.detach() + self.delta, _checks.bounds(self.attack.bounds, x))
+
+    def measure(self) -> float | None:
+        """The attack's number of columns or rank."""
+        return self.attack.strength if isinstance(self.attack, attacks.Structured) else None
+
+
+class PGD(Structured):
+    """Ordinary adversarial training: each sample moves on its own, by projected gradient ascent."""
+
+    name = "pgd"
+
+    def __init__(self, eps: float, *, steps: int = 20, step_size: float | None = None, **options: Any) -> None:
+        length = 2.5 * eps / steps if step_size is None else step_size
+        super().__init__(attacks.PGD(eps, steps=steps, step_size=length or None, keep="last", **options))
+
+
+class FGM(Structured):
+    """One gradient per group: the fast gradient method, or with direction="sign" FGSM with an L2-matched norm."""
+
+    name = "fgm"
+
+    def __init__(self, eps: float, **options: Any) -> None:
+        super().__init__(attacks.FGM(eps, **options))
+
+
+class UniversalAT(Defence):
+    """Universal adversarial training (Shafahi et al.): one shift, carried over, and one gradient of it per group."""
+
+    name = "universal-at"
+
+    def __init__(self, eps: float, *, step_size: float | None = None, loss: SampleLoss | None = None) -> None:
+        self.eps = _checks.number("eps", eps, least=0)
+        self.step_size = eps / 5 if step_size is None else _checks.number("step_size", step_size, above=0)
+        self.loss = per_sample_cross_entropy if loss is None else loss
+        self.shift = torch.zeros(0)
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """The group with the carried shift, after one more step of it."""
+        x = _checks.group("x", x)
+        flat = self.shift.to(x) if self.shift.numel() else torch.zeros_like(rows(x[:1]))
+        with frozen(model), untouched(x):
+            _, gradient = Oracle(lambda z: self.loss(model(z), y), x)(flat.view_as(x[:1]))
+        ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
+        self.shift = inside(flat + self.step_size * ascent, self.eps)
+        self.delta = self.shift.view_as(x[:1]).expand_as(x)
+        return x.detach() + self.delta
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The carried shift."""
+        return {"shift": self.shift}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Carry on with that shift."""
+        super().load_state_dict(state)
+        self.shift = state["shift"]
+
+
+N_SHIFTS = 20  # sub-batches of a group that get a shift of their own; see docs/choose.md
+
+
+def universal_cost(alpha: float = 0.5) -> PerBatch:
+    """The default cost of structure="universal": one shift for each of 20 random sub-batches of the group.
+
+    With a single shift for the whole group the model chases one shift a step and forgets the others.
+    """
+    return PerBatch(Universal(alpha), n_random=N_SHIFTS)
+
+
+STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
+NAMES = (
+    "erm", "fgm", "pgd", "universal-at", *STRUCTURES,
+    "structured-universal", "structured-group-sparse", "structured-low-rank",
+)  # fmt: skip
+
+
+def structure_cost(
+    name: str, *, alpha: float = 0.5, k: int | None = None, feature_groups: Any = None
+) -> GroupCost | PerBatch:
+    """The cost of a structure by its name."""
+    if name == "universal":
+        return universal_cost(alpha)
+    if name == "group-sparse":
+        return GroupSparse(alpha, k=k, feature_groups=feature_groups)
+    if name == "low-rank":
+        return LowRank(alpha, k=k)
+    if name == "unstructured":
+        return Unstructured()
+    raise ValueError(f"structure must be one of {', '.join(STRUCTURES)}, got {name!r}")
+
+
+def named(
+    name: str,
+    *,
+    eps: float,
+    alpha: float = 0.5,
+    k: int | None = None,
+    feature_groups: Any = None,
+    solver: str | Solver[Any] = "proximal",
+    n_inner: int = 20,
+    seed: int = 0,
+) -> Defence:
+    """The defence of that name; `eps` (absolute) is the size of the baselines, n_inner the gradients of any of them."""
+    if name == "erm":
+        return ERM()
+    if name == "fgm":
+        return FGM(eps)
+    if name == "pgd":
+        return PGD(eps, steps=n_inner)
+    if name == "universal-at":
+        return UniversalAT(eps)
+    if name in STRUCTURES:
+        cost = structure_cost(name, alpha=alpha, k=k, feature_groups=feature_groups)
+        return GSAT(cost, solver=solver, n_inner=n_inner, generator=Generator().manual_seed(seed))
+    attack: attacks.Attack
+    if name == "structured-universal":
+        attack = attacks.Universal(eps, steps=n_inner)
+    elif name == "structured-group-sparse":
+        attack = attacks.GroupSparse(eps, k=50 if k is None else k, feature_groups=feature_groups, steps=n_inner)
+    elif name == "structured-low-rank":
+        attack = attacks.LowRank(eps, rank=5 if k is None else k, steps=n_inner)
+    else:
+        raise ValueError(f"defence must be one of {', '.join(NAMES)}, got {name!r}")
+    return Structured(attack)
+
+
+def match_norm(defence: Defence, mean_norm: float) -> Defence:
+    """The baseline with eps set to the mean ‖δ_i‖ that GSAT used: the paper's rule for a fair comparison."""
+    mean_norm = _checks.number("mean_norm", mean_norm, least=0)
+    matched = copy(defence)
+    if isinstance(matched, UniversalAT):
+        matched.eps, matched.step_size = mean_norm, mean_norm / 5
+    elif isinstance(matched, Structured):
+        step = matched.attack.step_size
+        longer = step if step is None or matched.attack.eps == 0 else step * mean_norm / matched.attack.eps
+        matched.attack = replace(matched.attack, eps=mean_norm, step_size=longer or None)
+    else:
+        raise ValueError(f"match_norm needs a defence with an eps, got {defence.name}")
+    return matched

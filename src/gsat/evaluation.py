@@ -1,0 +1,191 @@
+"""A model against many attacks: one tidy table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Generator, Tensor, nn
+from tqdm.auto import tqdm
+
+from gsat import _checks
+from gsat._numeric import norm, rows
+from gsat.adversary import per_sample_cross_entropy
+from gsat.attacks import AT_ONCE, Attack, Universal
+from gsat.oracle import clamped, frozen
+from gsat.sampling import take, take_labels
+from gsat.sanity import warn_of_masking
+
+COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds"]
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any,
+    attacks: Attack | Iterable[Attack] | Mapping[str, Attack],
+    *,
+    group_size: int = 200,
+    random_state: int = 0,
+    batch: Any = None,
+    progress: bool = False,
+    out: str | Path | None = None,
+) -> pd.DataFrame:
+    """The accuracy of a model or classifier on X, y without attack and under each of the attacks.
+
+    The samples are dealt into groups of group_size at random, from random_state, the same groups for every attack; with
+    `batch` a group holds samples of one batch, so that the structure is that of a batch. A universal attack has two
+    rows: one shift for each group ("universal"), and one shift for all samples ("universal-all").
+    out: a file of finished rows (JSON lines); what is there already is not run again.
+    One row per attack: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds.
+    """
+    module, labels = _module_and_labels(model, y)
+    n = len(X)
+    if n == 0 or len(labels) != n:
+        raise ValueError(f"y must have one label per sample of X ({n}, at least 1), got {len(labels)}")
+    groups = _groups(n, _checks.count("group_size", group_size, least=1), random_state, batch)
+    jobs = _jobs(attacks)
+    cache = None if out is None else _Cache(Path(out), module, X, labels, (group_size, random_state, batch))
+    like = next(module.parameters(), torch.zeros(()))
+    found = [None if cache is None else cache.get(name, attack) for name, attack, _ in jobs]
+    if None in found:
+        x, known = take(X, groups[0]).to(like), take_labels(labels, groups[0]).to(like.device)
+        warn_of_masking(module, x, known, jobs[-1][1].loss if jobs[-1][1] else None)
+    table = []
+    for (name, attack, whole), row in zip(
+        tqdm(jobs, disable=not progress, desc="attacks", unit="attack"), found, strict=True
+    ):
+        if row is None:
+            row = _row(name, attack, module, X, labels, [torch.arange(n)] if whole else groups, like)
+            if cache is not None:
+                cache.put(name, attack, row)
+        table.append(row)
+    return pd.DataFrame(table, columns=COLUMNS)
+
+
+def _row(
+    name: str, attack: Attack | None, module: nn.Module, X: Any, labels: Any, groups: list[Tensor], like: Tensor
+) -> dict[str, Any]:
+    begin = time.perf_counter()
+    hits, loss, length, n = 0, 0.0, 0.0, 0
+    for group in groups:
+        x, y = take(X, group).to(like), take_labels(labels, group).to(like.device)
+        delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y)
+        moved = x + delta if attack is None else clamped(x + delta, _checks.bounds(attack.bounds, x))
+        sample_loss = per_sample_cross_entropy if attack is None or attack.loss is None else attack.loss
+        with frozen(module), torch.no_grad():
+            for part, known in zip(torch.split(moved, AT_ONCE), torch.split(y, AT_ONCE), strict=True):
+                outputs = module(part)
+                hits += int((outputs.argmax(1) == known).sum())
+                loss += float(sample_loss(outputs, known).sum())
+        length += float(norm(rows(delta), dim=1).sum())
+        n += len(x)
+    return {
+        "attack": name,
+        "strength": 0.0 if attack is None else float(attack.strength),
+        "eps": 0.0 if attack is None else float(attack.eps),
+        "accuracy": hits / n,
+        "loss": loss / n,
+        "mean_norm": length / n,
+        "n": n,
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def _jobs(attacks: Any) -> list[tuple[str, Attack | None, bool]]:
+    """(name, attack, on the whole set at once): the clean row first."""
+    if isinstance(attacks, Attack):
+        attacks = [attacks]
+    pairs = list(attacks.items()) if isinstance(attacks, Mapping) else [("", attack) for attack in attacks]
+    jobs: list[tuple[str, Attack | None, bool]] = [("none", None, False)]
+    for name, attack in pairs:
+        if not isinstance(attack, Attack):
+            raise TypeError(f"attacks must be of gsat.attacks, got {attack!r}")
+        jobs.append((name or attack.name, attack, False))
+        if isinstance(attack, Universal):
+            jobs.append((f"{name or attack.name}-all", attack, True))
+    return jobs
+
+
+def _groups(n: int, group_size: int, random_state: int, batch: Any) -> list[Tensor]:
+    order = torch.randperm(n, generator=Generator().manual_seed(random_state))
+    if batch is None:
+        return list(torch.split(order, group_size))
+    codes = _checks.batch_codes(batch, n)
+    return [
+        group for code in range(int(codes.max()) + 1) for group in torch.split(order[codes[order] == code], group_size)
+    ]
+
+
+def _module_and_labels(model: Any, y: Any) -> tuple[nn.Module, Any]:
+    """The torch module, and the labels as it numbers them."""
+    if isinstance(model, nn.Module):
+        return model, y
+    if not hasattr(model, "module_") or not hasattr(model, "classes_"):
+        raise TypeError(f"model must be a torch module or a fitted gsat classifier, got {type(model).__name__}")
+    known = np.asarray(model.classes_)
+    labels = np.searchsorted(known, y)
+    if not np.array_equal(known[np.minimum(labels, len(known) - 1)], np.asarray(y)):
+        raise ValueError(f"y must hold only labels the classifier knows ({list(known)})")
+    return model.module_, labels
+
+
+class _Cache:
+    """Finished rows in a file, each under a key of the weights, the data, the attack and the groups."""
+
+    def __init__(self, path: Path, module: nn.Module, X: Any, labels: Any, settings: tuple[Any, ...]) -> None:
+        self.path = path
+        digest = hashlib.sha256(f"{module!r} {_exact(settings)}".encode())
+        for name, value in module.state_dict().items():
+            digest.update(f"{name} {_exact(value)}".encode())
+        for begin in range(0, len(X), 1024):
+            chosen = torch.arange(begin, min(begin + 1024, len(X)))
+            digest.update(f"{_exact(take(X, chosen))} {_exact(take(labels, chosen))}".encode())
+        self.base = digest.hexdigest()
+        self.known: dict[str, dict[str, Any]] = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                entry = json.loads(line)
+                self.known[entry["key"]] = entry["row"]
+            except (ValueError, TypeError, KeyError):
+                continue  # a line cut off by a kill: its row is run again
+
+    def _key(self, name: str, attack: Attack | None) -> str:
+        options = None if attack is None else (type(attack).__name__, tuple(vars(attack).items()))
+        return hashlib.sha256(f"{self.base} {name} {_exact(options)}".encode()).hexdigest()
+
+    def get(self, name: str, attack: Attack | None) -> dict[str, Any] | None:
+        """The row, if it is there."""
+        return self.known.get(self._key(name, attack))
+
+    def put(self, name: str, attack: Attack | None, row: dict[str, Any]) -> None:
+        """Append the row."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"key": self._key(name, attack), "row": row}) + "\n"
+        with self.path.open("ab+") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                line = "\n" + line  # the last line was cut off
+            file.write(line.encode())
+
+
+def _exact(value: Any) -> str:
+    """As repr, but of an array all entries count: repr leaves out the middle of a long one."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_exact, value))}]"
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray):
+        entries = repr(value.tolist()) if value.dtype.hasobject else hashlib.sha256(value.tobytes()).hexdigest()
+        return f"{value.dtype} {value.shape} {entries}"
+    return repr(value)

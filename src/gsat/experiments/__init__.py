@@ -1,0 +1,1 @@
+"""Experiments: defences trained and attacked under one protocol."""

@@ -1,0 +1,178 @@
+"""Defences against attacks over seeds, with baselines that are norm-matched or tuned as hard as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import joblib
+import pandas as pd
+import torch
+
+from gsat._numeric import mean_norm
+from gsat.data import Table
+from gsat.defences import STRUCTURES
+from gsat.evaluation import evaluate
+from gsat.experiments.training import Plan, parse_attack, train
+
+Rule = Literal["matched", "tuned"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is compared, and how sizes are chosen.
+
+    matched: every GSAT defence has the budget `size`; eps of the others is the mean ‖δ_i‖ that GSAT used, which is the
+             paper's rule
+    tuned:   every defence is trained at every size of `grid`; for each attack the size with the best accuracy under
+             that attack on validation rows, held out of the training rows, is taken: the same search for each defence
+    """
+
+    defences: tuple[str, ...]
+    attacks: tuple[str, ...]
+    rule: Rule = "matched"
+    size: float = 0.05
+    grid: tuple[float, ...] = (0.025, 0.05, 0.1, 0.2)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    n_test: int = 1000
+    n_validation: int = 1000
+    steps: int = 100
+    plan: Plan = field(default_factory=lambda: Plan("erm"))
+    jobs: int = 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """results: one row per seed, defence, size and attack; chosen: those that the rule takes."""
+
+    results: pd.DataFrame
+    chosen: pd.DataFrame
+
+    def table(self) -> pd.DataFrame:
+        """Accuracy in percent, mean ± standard deviation over seeds; a row per defence, a column per attack."""
+        grouped = self.chosen.groupby(["defence", "case"], sort=False)["accuracy"]
+        mean, spread = 100 * grouped.mean(), 100 * grouped.std(ddof=1)
+        cells = [f"{m:.1f} ± {s:.1f}" if s == s else f"{m:.1f}" for m, s in zip(mean, spread, strict=True)]
+        return pd.Series(cells, index=mean.index).unstack("case")[list(dict.fromkeys(self.chosen["case"]))]
+
+    def differences(self) -> pd.DataFrame:
+        """For each GSAT or structured defence and each baseline: the paired difference over seeds, in points."""
+        wide = self.chosen.pivot_table(index="seed", columns=["defence", "case"], values="accuracy", sort=False)
+        names = list(dict.fromkeys(self.chosen["defence"]))
+        rows = []
+        for ours in (name for name in names if _is_ours(name)):
+            for baseline in (name for name in names if not _is_ours(name)):
+                for case in dict.fromkeys(self.chosen["case"]):
+                    gap = 100 * (wide[(ours, case)] - wide[(baseline, case)])
+                    error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
+                    rows.append(
+                        {
+                            "ours": ours,
+                            "baseline": baseline,
+                            "case": case,
+                            "difference": gap.mean(),
+                            "standard_error": error,
+                            "beats": bool(gap.mean() > 2 * error),
+                        }
+                    )
+        return pd.DataFrame(rows)
+
+
+def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progress: bool = False) -> Comparison:
+    """Train and attack everything the protocol names; each seed has its own weights, groups and validation rows."""
+    rounds = [_sizes(name, protocol) for name in protocol.defences]
+    tasks = [
+        (replace(protocol.plan, defence=name, size=size, seed=seed), size)
+        for seed in protocol.seeds
+        for name, sizes in zip(protocol.defences, rounds, strict=True)
+        for size in sizes
+        if protocol.rule == "tuned" or _is_gsat(name) or name == "erm"
+    ]
+    results = _run(table, protocol, tasks, out, progress)
+    if protocol.rule == "matched":
+        norms = results[results["defence"].map(_is_gsat)].groupby("seed")["mean_norm_used"].mean()
+        if norms.empty:
+            raise ValueError('rule "matched" needs at least one GSAT defence to match, got none')
+        unit = results["unit"].iloc[0]
+        tasks = [
+            (replace(protocol.plan, defence=name, size=float(norms[seed]) / unit, seed=seed), protocol.size)
+            for seed in protocol.seeds
+            for name in protocol.defences
+            if not _is_gsat(name) and name != "erm"
+        ]
+        results = pd.concat([results, _run(table, protocol, tasks, out, progress)], ignore_index=True)
+    order = {name: i for i, name in enumerate(protocol.defences)}
+    results = results.sort_values("defence", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    return Comparison(results, _choose(results))
+
+
+def _run(
+    table: Table, protocol: Protocol, tasks: list[tuple[Plan, float]], out: Path | None, progress: bool
+) -> pd.DataFrame:
+    calls = [joblib.delayed(_one)(table, protocol, plan, out) for plan, _ in tasks]
+    frames = joblib.Parallel(n_jobs=protocol.jobs, verbose=5 if progress else 0)(calls)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.DataFrame:
+    """Train one model and attack it on validation and test rows."""
+    if protocol.jobs > 1:
+        torch.set_num_threads(1)
+    train_rows, validation = _hold_out(table.train, protocol.n_validation, plan.seed)
+    test = _first(table.test, protocol.n_test, plan.seed)
+    unit = mean_norm(torch.from_numpy(train_rows.X))
+    trained = train(train_rows, plan)
+    frames = []
+    for part, rows in (("validation", validation), ("test", test)):
+        attacks = {text: parse_attack(text, unit, steps=protocol.steps) for text in protocol.attacks}
+        cache = None if out is None else out / "evaluations.jsonl"
+        codes = pd.Series(table.classes).reset_index().set_index(0)["index"].loc[rows.y].to_numpy()
+        frame = evaluate(
+            trained.module, rows.X, codes, attacks, group_size=plan.group_size, random_state=plan.seed, out=cache
+        )
+        frames.append(frame.assign(part=part))
+    result = pd.concat(frames, ignore_index=True).rename(columns={"attack": "case"})
+    return result.assign(
+        defence=plan.defence,
+        size=plan.size,
+        seed=plan.seed,
+        unit=unit,
+        lam=trained.history.lam,
+        mean_norm_used=trained.history.mean_norm,
+    )
+
+
+def _choose(results: pd.DataFrame) -> pd.DataFrame:
+    """For each seed, defence and attack, the test row of the size that validated best."""
+    keys = ["seed", "defence", "case"]
+    validated = results[results["part"] == "validation"]
+    best = validated.loc[validated.groupby(keys, sort=False)["accuracy"].idxmax(), [*keys, "size"]]
+    return results[results["part"] == "test"].merge(best, on=[*keys, "size"])
+
+
+def _sizes(name: str, protocol: Protocol) -> Sequence[float]:
+    if name == "erm":
+        return (0.0,)
+    return protocol.grid if protocol.rule == "tuned" else (protocol.size,)
+
+
+def _is_gsat(name: Any) -> bool:
+    return name in STRUCTURES
+
+
+def _is_ours(name: str) -> bool:
+    return _is_gsat(name) or name.startswith("structured-")
+
+
+def _hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
+    n = min(n, len(rows) // 4)
+    split = rows.split_at_random(n / len(rows), seed)
+    return split.train, split.test
+
+
+def _first(rows: Table, n: int, seed: int) -> Table:
+    if n >= len(rows):
+        return rows
+    return rows.split_at_random(n / len(rows), seed).test

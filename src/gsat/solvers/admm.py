@@ -1,0 +1,105 @@
+"""Algorithm 2 of the paper, corrected (docs/paper.md says what differs from the print and why)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gsat import _checks
+from gsat._numeric import norm, numbers
+from gsat.costs import GroupCost, Penalised
+from gsat.oracle import Oracle
+from gsat.solvers.protocol import Answer, finite, raise_if_stuck, ridge_of, start
+
+
+@dataclass(frozen=True)
+class ADMMState:
+    """The variables of Algorithm 2: `split` is δ, `delta` is z, `dual` is u = γ/ρ; `curvature` estimates L."""
+
+    split: Tensor
+    delta: Tensor
+    dual: Tensor
+    curvature: float = 0.0
+    before: tuple[ADMMState, Tensor] | None = None  # the state before, and the gradient there
+    residual: float = math.inf
+    drift: float = math.inf
+    n_steps: int = 0
+    done: bool = False
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The structured variable z."""
+        return [(self.delta, None)]
+
+
+@dataclass(frozen=True)
+class ADMM:
+    """One ascent step on δ, a shrink for z, and a step of the scaled multiplier u.
+
+    δ ← δ + η₁·[∇ℓ(δ) − 2λ·ridge·δ − ρ(δ − z − u)],  z ← shrink(δ − u, λα/ρ),  u ← u − (δ − z)
+
+    eta1: a number, or "auto": 1/(L + 2λ·ridge + ρ) with L the largest curvature of the loss seen so far.
+    A cost with `value` and `prox` alone is taken as g itself, with α = 1 and no quadratic term.
+    """
+
+    rho: float = 1.0
+    eta1: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        _checks.number("rho", self.rho, above=0)
+        if self.eta1 != "auto":
+            _checks.number("eta1", self.eta1, above=0)
+
+    def init(self, x: Tensor, n_inner: int) -> ADMMState:
+        """δ = z = u = 0."""
+        zero = torch.zeros_like(x)
+        return ADMMState(zero, zero, zero)
+
+    def step(self, oracle: Oracle, cost: GroupCost, state: ADMMState, *, lam: float) -> ADMMState:
+        """One round of δ, z and u."""
+        losses, gradient = oracle(state.split)
+        if state.before is None:
+            return self._round(cost, state, start(state.split, losses, gradient).gradient, 0.0, lam)
+        earlier, slope = state.before
+        length, turn = numbers(norm(state.split - earlier.split), norm(gradient - slope))
+        if not finite(losses, gradient):
+            if self.eta1 != "auto":
+                raise FloatingPointError(
+                    f"loss or gradient is not finite at step {oracle.n_gradients - 1}: {self._advice}"
+                )
+            raise_if_stuck(length, oracle)
+            curvature = 10 * (state.curvature + 2 * lam * ridge_of(cost) + self.rho)
+            return self._round(cost, earlier, slope, curvature, lam)
+        measured = turn / length if length > 0 else 0.0
+        return self._round(cost, state, gradient, max(state.curvature, measured), lam)
+
+    @property
+    def _advice(self) -> str:
+        return f'eta1 = {self.eta1} is too large, take a smaller one or "auto"'
+
+    def _round(self, cost: GroupCost, state: ADMMState, gradient: Tensor, curvature: float, lam: float) -> ADMMState:
+        ridge = ridge_of(cost)
+        eta = 1 / (curvature + 2 * lam * ridge + self.rho) if self.eta1 == "auto" else float(self.eta1)
+        pull = state.split - state.delta - state.dual
+        split = state.split + eta * (gradient - 2 * lam * ridge * state.split - self.rho * pull)
+        if not math.isfinite(float(norm(split))):
+            raise FloatingPointError(f"δ is not finite at step {state.n_steps + 1}: {self._advice}")
+        if isinstance(cost, Penalised):
+            delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
+        else:
+            delta = cost.prox(split - state.dual, lam / self.rho)
+        gap = split - delta
+        return ADMMState(
+            split,
+            delta,
+            dual=state.dual - gap,
+            curvature=curvature,
+            before=(replace(state, before=None), gradient),
+            residual=float(norm(gap)),
+            drift=float(norm(delta - state.delta)),
+            n_steps=state.n_steps + 1,
+        )

@@ -1,0 +1,122 @@
+"""What a solver is, what it returns, and the few pieces that all of them use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from gsat._numeric import norm, numbers, total
+from gsat.costs import GroupCost, Penalised
+from gsat.oracle import Oracle
+
+Answer = tuple[Tensor, Tensor | None]  # a perturbation, and the losses there if they were evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver found.
+
+    delta: (m, *features) with the structure of the cost; objective: S(Δ)/m;
+    residual: ‖δ − z‖_F for ADMM, the length of the next step ‖Δ − prox(Δ + η∇ℓ, ηλ)‖_F for the others;
+    n_steps: accepted steps; n_gradients: evaluated gradients, rejected trials included.
+    """
+
+    delta: Tensor
+    objective: float
+    residual: float
+    n_steps: int
+    n_gradients: int
+
+
+class State(Protocol):
+    """Where a solver stands. `answers` are the perturbations that may be the best so far."""
+
+    @property
+    def answers(self) -> list[Answer]: ...
+    @property
+    def residual(self) -> float: ...
+    @property
+    def drift(self) -> float: ...  # how far the answer still moves in a step
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Solver(Protocol[S]):
+    """Frozen hyper-parameters, an explicit state, and a step that evaluates one gradient, the first at Δ = 0."""
+
+    def init(self, x: Tensor, n_inner: int) -> S:
+        """The state before the first of at most n_inner steps."""
+
+    def step(self, oracle: Oracle, cost: GroupCost, state: S, *, lam: float) -> S:
+        """The state after one more gradient."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A perturbation, the losses and the gradient there, and S(Δ)."""
+
+    delta: Tensor
+    losses: Tensor
+    gradient: Tensor
+    objective: float
+
+
+def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
+    """The point Δ = 0, where a loss or gradient that is not finite cannot be mended by a shorter step."""
+    if not finite(losses, gradient):
+        raise FloatingPointError(
+            "loss or gradient is not finite at step 0, where nothing has moved yet; look at x, y and the model"
+        )
+    return Point(zero, losses, gradient, float(total(losses)))
+
+
+def finite(losses: Tensor, gradient: Tensor) -> bool:
+    """Whether every loss and every entry of the gradient is a finite number."""
+    return bool(torch.isfinite(losses).all() & torch.isfinite(gradient).all())
+
+
+def raise_if_stuck(step_length: float, oracle: Oracle) -> None:
+    """A loss that is not finite rejects the step that led there, unless the step can hardly be shorter."""
+    if step_length <= torch.finfo(oracle.x.dtype).eps * float(norm(oracle.x)):
+        raise FloatingPointError(
+            f"loss or gradient is not finite at step {oracle.n_gradients - 1}, however short the step"
+        )
+
+
+def ridge_of(cost: GroupCost) -> float:
+    """The weight of ‖Δ‖²_F in the cost, as far as it is known."""
+    return cost.ridge if isinstance(cost, Penalised) else 0.0
+
+
+def linearised_maximum(cost: GroupCost, gradient: Tensor, lam: float) -> Tensor:
+    """argmax_U ⟨G, U⟩ − λ·c(U) = shrink(G/(2λ·ridge), α/(2·ridge)).
+
+    For a cost with `value` and `prox` alone: U ← prox(U + tG, tλ) with a long t; it needs no further gradient.
+    """
+    if isinstance(cost, Penalised):
+        if cost.ridge == 0:
+            raise ValueError(f"the linearised solver needs alpha < 1, got alpha = {cost.alpha:g}")
+        return cost.shrink(gradient / (2 * lam * cost.ridge), cost.alpha / (2 * cost.ridge))
+    point, long = torch.zeros_like(gradient), 1e3 / lam
+    for _ in range(20):
+        last, point = point, cost.prox(point + long * gradient, long * lam)
+        length, size = numbers(norm(point - last), norm(point))
+        if length <= 8 * torch.finfo(point.dtype).eps * size or not math.isfinite(size):
+            break
+    else:
+        size = math.inf
+    if not math.isfinite(size):
+        raise ValueError(
+            f"the linearised solver needs a cost that grows faster than linearly, got {type(cost).__name__}, "
+            "for which ⟨G, U⟩ − lam·c(U) has no maximum"
+        )
+    return point
