@@ -2,7 +2,7 @@
 
 ADMM with the paper's step η₁ = 0.1 and 20 gradients is the mark. "n" is the smallest n_inner with which a solver has at
 least that objective; "20" is the gain over Δ = 0 after 20 gradients in percent of the best gain that any of the long
-runs found (four solvers, and eight random starts for universal). Medians and worst cases over groups of 200.
+runs found (300 gradients of the first four solvers). Medians and worst cases over groups of 200.
 """
 
 import argparse
@@ -36,6 +36,11 @@ def gradients_to(mark: float, loss, x, cost, lam, solver) -> float:
         if gsat.maximise(loss, x, cost, lam=lam, solver=solver, n_inner=n).objective >= mark - 1e-6 * abs(mark):
             return n
     return float("inf")
+
+
+def cell(counts: list[float], shares: list[float]) -> str:
+    n = f"{statistics.median(counts):4g} ({max(counts):3g})"
+    return f"{n} {100 * statistics.median(shares):5.1f} ({100 * min(shares):5.1f})"
 
 
 def main() -> None:
@@ -84,10 +89,7 @@ def main() -> None:
                 for name, solver in solvers.items():
                     shares[name].append((found[name] - base) / (best - base) if best > base else 1.0)
                     counts[name].append(gradients_to(found["admm 0.1"], loss, x, cost, lam, solver))
-            cells = [
-                f"{statistics.median(counts[name]):4g} ({max(counts[name]):3g}) {100 * statistics.median(shares[name]):5.1f} ({100 * min(shares[name]):5.1f})"
-                for name in solvers
-            ]
+            cells = [cell(counts[name], shares[name]) for name in solvers]
             print(f"{type(cost).__name__:<13}{lam:6.3g}   " + "   ".join(f"{cell:>22}" for cell in cells), flush=True)
 
 

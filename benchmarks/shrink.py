@@ -29,12 +29,9 @@ def main() -> None:
         point = x.clone().requires_grad_()
         return torch.autograd.grad(cross_entropy(model(point), y, reduction="sum"), point)[0]
 
-    print(
-        f"nuclear shrink of {M} x {D} float32, medians of {ROUNDS} alternating rounds, {torch.get_num_threads()} threads"
-    )
-    print(
-        f"{'tau/sigma1':>10}  {'ours ms':>8}  {'svd ms':>8}  {'gradient ms':>11}  {'svd/ours':>8}  {'ours/gradient':>13}  error"
-    )
+    print(f"nuclear shrink of {M} x {D} float32, medians of {ROUNDS} alternating rounds")
+    heads = ("tau/sigma1", "ours ms", "svd ms", "gradient ms", "svd/ours", "ours/gradient", "error")
+    print("  ".join(f"{head:>13}" for head in heads))
     for tau in (0.3, 0.03, 0.003):
         jobs = {"ours": lambda: cost.shrink(v, tau), "svd": lambda: by_svd(v, tau), "gradient": gradient}  # noqa: B023
         times: dict[str, list[float]] = {name: [] for name in jobs}
@@ -47,7 +44,8 @@ def main() -> None:
         ours, svd, grad = (statistics.median(times[name]) for name in jobs)
         exact = by_svd(v.double(), tau)
         error = float((cost.shrink(v, tau) - exact).norm() / exact.norm())
-        print(f"{tau:10g}  {ours:8.1f}  {svd:8.1f}  {grad:11.1f}  {svd / ours:8.1f}  {ours / grad:13.2f}  {error:.1e}")
+        cells = (f"{tau:g}", *(f"{v:.1f}" for v in (ours, svd, grad, svd / ours)), f"{ours / grad:.2f}", f"{error:.1e}")
+        print("  ".join(f"{text:>13}" for text in cells))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from gsat import _checks
-from gsat.costs import GroupCost, PerBatch
+from gsat.costs import GroupCost
+from gsat.grouping import PerBatch
 from gsat.oracle import clamped, frozen, untouched
 from gsat.solvers import Solution, Solver, maximise, named
 

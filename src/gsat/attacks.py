@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,18 +19,30 @@ from gsat.costs import flat_labels
 from gsat.oracle import Oracle, frozen, untouched
 from gsat.sanity import warn_of_masking
 
-PER_START = 25  # gradients for each start of a structured search
 AT_ONCE = 2000  # samples per pass through the model; a group may be a whole test set
-LEAPS = 8  # of them, at the most so many re-choose the shared part
+LEAPS = 8  # from one start, at the most
 
 
 @dataclass(frozen=True)
 class Found:
-    """A perturbation (m, d), its shared part, and the sum of the losses there."""
+    """A perturbation (m, d), its shared part, the losses (m,) there and, where it is known, their gradient (m, d)."""
 
     delta: Tensor
     part: Tensor
-    loss: float
+    losses: Tensor
+    slope: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @property
+    def loss(self) -> float:
+        """The sum of the losses."""
+        return float(total(self.losses))
+
+    def joined(self, other: Found, better: Tensor | None = None) -> Found:
+        """Row by row, the perturbation with the larger loss, or the other one where `better`; both in one part."""
+        better = other.losses > self.losses if better is None else better
+        slope = torch.where(better[:, None], other.slope, self.slope) if self.slope.numel() else self.slope
+        delta = torch.where(better[:, None], other.delta, self.delta)
+        return Found(delta, self.part, torch.where(better, other.losses, self.losses), slope)
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,7 @@ class Attack(ABC):
     """delta = attack(model, x, y): (m, *features), with the structure and ‖δ_i‖₂ ≤ eps.
 
     eps:       the norm bound, in the units of x (the paper's is 0.05·gsat.mean_norm(X))
-    steps:     gradients per restart; step_size: of the refinement, None = eps/50
+    steps:     gradients per restart; step_size: of the refinement, None = 2·eps/steps, the paper's eps/50 at 100
     restarts:  independent searches, the best kept; random_start: begin at random points instead of x
     loss:      (outputs, y) -> (m,), by default the cross-entropy of logits
     feature_mask, bounds: as in gsat.maximise
@@ -66,6 +79,10 @@ class Attack(ABC):
     def strength(self) -> float:
         """What a curve of accuracy against strength has on its axis."""
         return self.eps
+
+    @property
+    def _step(self) -> float:
+        return 2 * self.eps / self.steps if self.step_size is None else self.step_size
 
     @property
     def ball(self) -> Ball:
@@ -108,7 +125,10 @@ class Attack(ABC):
                 ]
             )
             tries = [self._search(oracle, generator, part) for _ in range(self.restarts)]
-            best = max(tries, key=lambda found: found.loss)
+            if isinstance(self.ball, Free):
+                best = reduce(Found.joined, tries)
+            else:
+                best = max(tries, key=lambda found: found.loss)
             return (
                 best if mask is None else replace(best, delta=best.delta * mask.reshape(-1))
             )  # rounding reaches past it
@@ -158,18 +178,18 @@ class PGD(Attack):
     keep: Literal["best", "last"] = field(default="best", kw_only=True)
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
-        step = self.eps / 50 if self.step_size is None else self.step_size
+        step = self._step
         delta = self._first(oracle, generator)
-        best, best_losses = delta, torch.full_like(oracle.x[:, 0], -math.inf)
+        nothing = delta.new_empty(0)
+        best = Found(delta, nothing, torch.full_like(delta[:, 0], -math.inf))
         for _ in range(self.steps):
             losses, gradient = oracle(delta)
             if self.keep == "best":
-                best, best_losses = _better(delta, losses, best, best_losses)
+                best = best.joined(Found(delta, nothing, losses))
             delta = inside(delta + step * unit_rows(gradient), self.eps)
         if self.keep == "last" and self.restarts == 1:
-            return Found(delta, delta.new_empty(0), math.nan)
-        best, best_losses = _better(delta, oracle.losses(delta), best, best_losses)  # with "last", this one alone
-        return Found(best, best.new_empty(0), float(total(best_losses)))
+            return Found(delta, nothing, nothing)
+        return best.joined(Found(delta, nothing, oracle.losses(delta)))  # with "last", this one alone
 
 
 @dataclass(frozen=True)
@@ -188,8 +208,8 @@ class FGM(Attack):
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
         _, gradient = oracle(self._first(oracle, generator))
         delta = self.eps * unit_rows(gradient.sign() if self.direction == "sign" else gradient)
-        loss = float(total(oracle.losses(delta))) if self.restarts > 1 else math.nan
-        return Found(delta, delta.new_empty(0), loss)
+        nothing = delta.new_empty(0)
+        return Found(delta, nothing, oracle.losses(delta) if self.restarts > 1 else nothing)
 
 
 @dataclass(frozen=True)
@@ -198,67 +218,80 @@ class Structured(Attack):
 
     A leap goes to the point of the feasible set that is steepest for the gradients at hand, with the shared part chosen
     anew: for a loss that is convex in δ a leap never loses, and it does not freeze on the first support as a projection
-    after small steps does. When leaps no longer gain, normalised gradient steps refine inside the part. One start takes
-    about 25 gradients; more steps allow more starts: from x with every sample counting the same, from the unstructured
-    attack, from x with the gradients as they are, then from random points. The best point of all is kept.
+    after small steps does. Leaps start from x with every sample counting the same, from the unstructured attack, from x
+    with the gradients as they are, from the opposite of the best point, then from random points, for as long as
+    four fifths of the gradients last. Steps of adaptive length inside the part of the best point take the rest.
     """
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
-        x, ball = oracle.x, self.ball
-        zero = torch.zeros_like(x)
+        zero = torch.zeros_like(oracle.x)
         if self.eps == 0 or self.strength == 0:
-            return Found(zero, zero.new_empty(0), float(total(oracle.losses(zero))))
+            return Found(zero, zero.new_empty(0), oracle.losses(zero))
         losses, slope = oracle(self._first(oracle, generator))
-        best = Found(zero, zero.new_empty(0), float(total(oracle.losses(zero) if self.random_start else losses)))
+        best = Found(zero, zero.new_empty(0), oracle.losses(zero) if self.random_start else losses, slope)
         left = self.steps - 1
-        n_starts = max(1, self.steps // PER_START)
-        for start in range(n_starts):
-            budget = left // (n_starts - start)
-            left -= budget
-            gradient = slope
-            if start == 0:
-                gradient = unit_rows(slope)
-            elif start != 2 and budget > 1:
-                far = unit_rows(slope) if start == 1 else unit_rows(torch.randn(x.shape, generator=generator).to(x))
-                gradient = oracle((1.0 if start == 1 else 3.0) * self.eps * far)[1]
-                budget -= 1
-            found = self._climb(oracle, ball, gradient, budget, part)
+        kept = left // 5
+        for start in range(self.steps):
+            if start > 0 and left - kept < 2:
+                break
+            gradient = unit_rows(slope) if start == 0 else slope
+            if start not in (0, 2):
+                far = self.eps * unit_rows(slope) if start == 1 else -best.delta
+                if start > 3:
+                    far = 3 * self.eps * unit_rows(torch.randn(slope.shape, generator=generator).to(slope))
+                gradient, left = oracle(far)[1], left - 1
+            found, left = self._leaps(oracle, gradient, left, kept, part)
             best = max(best, found, key=lambda candidate: candidate.loss)
-        return best
+        return self._refined(oracle, best, left) if best.part.numel() or isinstance(self.ball, Equal) else best
 
-    def _climb(self, oracle: Flat, ball: Ball, gradient: Tensor, budget: int, part: Tensor | None) -> Found:
-        """From the steepest point for `gradient`: leaps, then steps whose length adapts, with `budget` gradients."""
-        fixed = part
+    def _leaps(self, oracle: Flat, gradient: Tensor, left: int, kept: int, part: Tensor | None) -> tuple[Found, int]:
+        """From the steepest point for `gradient`: leaps for as long as they gain, and the gradients left then."""
+        ball = self.ball
 
-        def leap(slope: Tensor) -> tuple[Tensor, Tensor]:
-            chosen = ball.part(slope) if fixed is None else fixed
-            return self.eps * unit_rows(ball.restrict(slope, chosen)), chosen
+        def leap(slope: Tensor, chosen: Tensor | None) -> Found:
+            chosen = ball.part(slope) if chosen is None else chosen
+            return self._at(oracle, self.eps * unit_rows(ball.restrict(slope, chosen)), chosen)
 
-        delta, chosen = leap(gradient)
-        if budget < 1:
-            return Found(delta, chosen, float(total(oracle.losses(delta))))
-        losses, slope = oracle(delta)
-        best = Found(delta, chosen, float(total(losses)))
-        step = self.eps / 50 if self.step_size is None else self.step_size
-        leaping = True
-        for turn in range(1, budget):
-            if leaping:
-                trial, chosen = leap(slope)
-            else:
-                trial = inside(best.delta + step * unit_rows(ball.restrict(slope, best.part)), self.eps)
-                chosen = best.part
-            losses, gradient = oracle(trial)
-            loss = float(total(losses))
-            gained = loss > best.loss
-            if leaping:
-                leaping = loss > best.loss * (1 + 1e-4) and turn < LEAPS
-            else:
-                step = min(2 * step, self.eps) if gained else step / 2
-                if step < 1e-5 * self.eps:
+        if left < 1:
+            chosen = ball.part(gradient) if part is None else part
+            delta = self.eps * unit_rows(ball.restrict(gradient, chosen))
+            return Found(delta, chosen, oracle.losses(delta)), left
+        best, left = leap(gradient, part), left - 1
+        for _ in range(LEAPS):
+            if left <= kept:
+                break
+            before = best.loss
+            trial, left = leap(best.slope, part), left - 1
+            best = max(best, trial, key=lambda found: found.loss)
+            if best.loss <= before + 1e-4 * abs(before):
+                if not ball.rows_are_free or left - kept < 2:
                     break
-            if gained:
-                best, slope = Found(trial, chosen, loss), gradient
+                opposite, left = self._at(oracle, -best.delta, best.part), left - 1
+                best = best.joined(opposite)
+                best, left = best.joined(leap(opposite.slope, best.part)), left - 1
+                if best.loss <= before + 1e-4 * abs(before):
+                    break
+        return best, left
+
+    def _refined(self, oracle: Flat, best: Found, left: int) -> Found:
+        """Steps in the part of `best`, longer after a gain and shorter after a loss; row by row where that is free."""
+        ball = self.ball
+        step = torch.full_like(best.delta[:, :1], self._step)
+        for _ in range(left):
+            ascent = unit_rows(ball.restrict(best.slope, best.part))
+            trial = self._at(oracle, inside(best.delta + step * ascent, self.eps), best.part)
+            gained = trial.losses > best.losses
+            if not ball.rows_are_free:
+                gained = torch.full_like(gained, trial.loss > best.loss)
+            step = torch.where(gained[:, None], (2 * step).clamp(max=self.eps), step / 2)
+            best = best.joined(trial, gained)
+            if float(step.max()) < 1e-5 * self.eps:
+                break
         return best
+
+    def _at(self, oracle: Flat, delta: Tensor, part: Tensor) -> Found:
+        losses, slope = oracle(delta)
+        return Found(delta, part, losses, slope)
 
 
 @dataclass(frozen=True)
@@ -360,9 +393,3 @@ class Fitted:
         if part is None and isinstance(self.attack, Structured):
             return torch.zeros_like(x)  # nothing was found: eps, k or rank is 0, or the loss is flat
         return self.attack._run(model, x, y, part).delta.view_as(x)
-
-
-def _better(delta: Tensor, losses: Tensor, best: Tensor, best_losses: Tensor) -> tuple[Tensor, Tensor]:
-    """Row by row, the perturbation with the larger loss."""
-    larger = losses > best_losses
-    return torch.where(larger[:, None], delta, best), torch.where(larger, losses, best_losses)

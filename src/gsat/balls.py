@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, cast
 
 import torch
 from torch import Generator, Tensor
@@ -25,6 +25,8 @@ TRIES = 8  # subspaces to begin that search with
 class Ball(Protocol):
     """A structure across the rows of (m, d) matrices."""
 
+    rows_are_free: ClassVar[bool]  # in a given part each row may be chosen on its own
+
     def part(self, gradient: Tensor) -> Tensor:
         """The shared part along which Σ_i max_{‖δ_i‖ ≤ 1} ⟨g_i, δ_i⟩ is largest, or nearly so."""
 
@@ -35,6 +37,8 @@ class Ball(Protocol):
 @dataclass(frozen=True)
 class Free:
     """No structure: nothing is shared."""
+
+    rows_are_free: ClassVar[bool] = True
 
     def part(self, gradient: Tensor) -> Tensor:
         """Empty."""
@@ -49,6 +53,8 @@ class Free:
 class Equal:
     """All rows are equal. The part is empty while the row is sought, or the row (d,) itself."""
 
+    rows_are_free: ClassVar[bool] = False
+
     def part(self, gradient: Tensor) -> Tensor:
         """Empty: `restrict` finds the row."""
         return gradient.new_empty(0)
@@ -61,6 +67,8 @@ class Equal:
 @dataclass(frozen=True)
 class Columns:
     """At most k columns, or blocks of columns, are non-zero. The part is a mask (d,) of zeros and ones."""
+
+    rows_are_free: ClassVar[bool] = True
 
     k: int
     feature_groups: tuple[Hashable, ...] | None = None
@@ -81,7 +89,9 @@ class Columns:
             chosen = torch.zeros_like(energy).index_fill_(0, energy.topk(min(self.k, n_blocks)).indices, 1)
             return chosen[blocks]
 
-        return _steepest(self, gradient, heaviest)
+        spread = gradient.new_zeros(len(gradient), n_blocks).index_add_(1, blocks, gradient.square()).sqrt()
+        first = torch.zeros_like(spread[0]).index_fill_(0, spread.sum(0).topk(min(self.k, n_blocks)).indices, 1)
+        return _steepest(self, gradient, heaviest, first[blocks])  # which is exact for k = 1
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
         """`v` in the columns of the mask."""
@@ -91,6 +101,8 @@ class Columns:
 @dataclass(frozen=True)
 class Subspace:
     """The rows lie in one subspace of at most `rank` dimensions. The part is an orthonormal basis (rank, d)."""
+
+    rows_are_free: ClassVar[bool] = True
 
     rank: int
 
@@ -110,7 +122,7 @@ class Subspace:
             bases = torch.linalg.qr(gradient.T @ normalize(mixed, dim=2, eps=1e-30)).Q  # (TRIES, d, rank)
             mixed = gradient @ bases
         best = int(norm(mixed, dim=2).sum(1).argmax())
-        return bases[best].T.contiguous()
+        return cast(Tensor, bases[best].T.contiguous())
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
         """Each row's projection on the subspace."""
@@ -131,12 +143,17 @@ def inside(v: Tensor, eps: float) -> Tensor:
     return v * (eps / torch.where(lengths > eps, lengths, eps if eps > 0 else 1))
 
 
-def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor]) -> Tensor:
-    """The part P that makes Σ_i ‖P g_i‖ large, by a few rounds of P = argmax Σ_i w_i·‖P g_i‖², w_i = 1/‖P g_i‖."""
+def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor], first: Tensor | None = None) -> Tensor:
+    """The part P that makes Σ_i ‖P g_i‖ large, by a few rounds of P = argmax Σ_i w_i·‖P g_i‖², w_i = 1/‖P g_i‖.
+
+    `first` is a part to compare with.
+    """
     full = norm(gradient, dim=1).to(gradient.dtype)
     tiny = torch.finfo(gradient.dtype).tiny ** 0.25
     weights = 1 / full.clamp(min=tiny).square()  # at first every sample counts the same
     found: list[tuple[float, Tensor]] = []
+    if first is not None:
+        found.append((float(norm(ball.restrict(gradient, first), dim=1).sum()), first))
     for _ in range(ROUNDS):
         part = best(weights)
         reached = norm(ball.restrict(gradient, part), dim=1).to(gradient.dtype)

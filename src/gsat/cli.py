@@ -22,6 +22,7 @@ NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
 Budget = Annotated[float, typer.Option(help="GSAT: wanted mean norm of the perturbations, as a fraction of E‖X‖.")]
+Alpha = Annotated[float, typer.Option(help="GSAT: weight of the structure in the cost, 0 to 1.")]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed, same bits.")]
@@ -100,7 +101,7 @@ def train(
     lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = "auto",
     budget: Budget = 0.05,
     eps: Eps = 0.05,
-    alpha: Annotated[float, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = 0.5,
+    alpha: Alpha = 0.2,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
     solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = "proximal",
     eta0: Eta0 = 1e-3,
@@ -229,6 +230,8 @@ def compare(
     n_inner: NInner = 20,
     group_size: GroupSize = 200,
     eta0: Eta0 = 1e-3,
+    alpha: Alpha = 0.2,
+    schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
     steps: Steps = 100,
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
@@ -263,7 +266,15 @@ def compare(
         n_test=n_test,
         n_validation=n_validation,
         steps=steps,
-        plan=Plan("erm", n_outer=n_outer, n_inner=n_inner, group_size=group_size, eta0=eta0),
+        plan=Plan(
+            "erm",
+            n_outer=n_outer,
+            n_inner=n_inner,
+            group_size=group_size,
+            eta0=eta0,
+            alpha=alpha,
+            schedule=schedule,
+        ),
         jobs=jobs,
     )
     if out is not None:

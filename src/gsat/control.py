@@ -12,16 +12,18 @@ from gsat._numeric import mean_norm
 from gsat.defences import GSAT, Defence
 
 LAST = 0.1  # the share of the steps over which λ and the mean norm are averaged
-KAPPA = 0.1  # exponent of the dual step of λ
-MEMORY = 0.9  # of the running mean
+KAPPA, LEAST_KAPPA = 0.2, 0.02  # gain of the dual step of λ, at first and at last: large finds λ, small keeps it
+MOST = 6.0  # of the ratio; a lower one would hide how large the perturbations of some groups are
+SETTLING = 100  # steps after which the gain is half the first
+MEMORY = 0.5  # of the running mean; a longer one lags behind and makes λ swing
 
 
 @dataclass
 class Control:
-    """λ and its dual step: λ ← λ·clip(mean‖δ‖/target, ½, 2)^κ, so that the mean norm meets the target.
+    """λ and its dual step: λ ← λ·exp(κ·(min(mean‖δ‖/target, 6) − 1)), so that the mean norm meets the target.
 
-    mean‖δ‖ is a running mean over groups: a strong structure is all or nothing for a single group, and clipping each
-    group's norm on its own would settle at another mean.
+    mean‖δ‖ is a running mean over groups, and the step is linear in it: a strong structure is all or nothing for a
+    single group, and a step that balances logarithms of such norms would settle at another mean.
     """
 
     lam: float | None
@@ -40,7 +42,8 @@ class Control:
         if self.lam is None or self.target is None:
             return
         self.recent = norm if self.recent is None else MEMORY * self.recent + (1 - MEMORY) * norm
-        self.lam *= min(max(self.recent / self.target, 0.5), 2.0) ** KAPPA
+        kappa = max(KAPPA / (1 + t / SETTLING), LEAST_KAPPA)
+        self.lam *= math.exp(kappa * (min(self.recent / self.target, MOST) - 1))
         if not self.warned and not 1e-12 < self.lam < 1e12:
             self.warned = True
             warnings.warn(

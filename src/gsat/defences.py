@@ -15,7 +15,8 @@ from gsat._numeric import norm, rows
 from gsat._spectrum import singular_values
 from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
 from gsat.balls import inside, unit_rows
-from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured, scaled
+from gsat.costs import GroupCost, GroupSparse, LowRank, Universal, Unstructured
+from gsat.grouping import PerBatch, scaled
 from gsat.oracle import Oracle, clamped, frozen, untouched
 from gsat.solvers import Solver
 
@@ -62,7 +63,7 @@ class ERM(Defence):
 class GSAT(Defence):
     """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
 
-    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
+    `lam` and `scale` (the s of `gsat.grouping.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
     """
 
     name = "gsat"
@@ -153,8 +154,7 @@ class PGD(Structured):
     name = "pgd"
 
     def __init__(self, eps: float, *, steps: int = 20, step_size: float | None = None, **options: Any) -> None:
-        length = 2.5 * eps / steps if step_size is None else step_size
-        super().__init__(attacks.PGD(eps, steps=steps, step_size=length or None, keep="last", **options))
+        super().__init__(attacks.PGD(eps, steps=steps, step_size=step_size, keep="last", **options))
 
 
 class FGM(Structured):
@@ -198,11 +198,11 @@ class UniversalAT(Defence):
         self.shift = state["shift"]
 
 
-N_SHIFTS = 20  # sub-batches of a group that get a shift of their own; see docs/choose.md
+N_SHIFTS = 40  # sub-batches of a group that get a shift of their own; docs/choose.md has the trial
 
 
 def universal_cost(alpha: float = 0.5) -> PerBatch:
-    """The default cost of structure="universal": one shift for each of 20 random sub-batches of the group.
+    """The default cost of structure="universal": one shift for each of 40 random sub-batches of the group.
 
     With a single shift for the whole group the model chases one shift a step and forgets the others.
     """
@@ -271,10 +271,11 @@ def match_norm(defence: Defence, mean_norm: float) -> Defence:
     mean_norm = _checks.number("mean_norm", mean_norm, least=0)
     matched = copy(defence)
     if isinstance(matched, UniversalAT):
-        matched.eps, matched.step_size = mean_norm, mean_norm / 5
+        matched.step_size = mean_norm / 5 if matched.eps == 0 else matched.step_size * mean_norm / matched.eps
+        matched.eps, matched.shift = mean_norm, torch.zeros(0)
     elif isinstance(matched, Structured):
-        step = matched.attack.step_size
-        longer = step if step is None or matched.attack.eps == 0 else step * mean_norm / matched.attack.eps
+        step, before = matched.attack.step_size, matched.attack.eps
+        longer = None if step is None or before == 0 else step * mean_norm / before
         matched.attack = replace(matched.attack, eps=mean_norm, step_size=longer or None)
     else:
         raise ValueError(f"match_norm needs a defence with an eps, got {defence.name}")

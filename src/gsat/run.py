@@ -186,6 +186,8 @@ class Run:
         elif self.averaged:
             self.model.load_state_dict(self.averaged)
         history.best_validation = self.best_validation
+        for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
+            group["lr"] = rate  # as the caller gave it, whatever the schedule ended with
         if self.control.n:
             history.mean_norm = self.control.norm_sum / self.control.n
             history.lam = self.control.lam_sum / self.control.n if self.control.lam is not None else None

@@ -73,7 +73,7 @@ def gdadmm(
         schedule=_schedule(schedule),
         batch=batch,
         loss=per_sample_cross_entropy if loss is None else loss,
-        ema=None if ema is None else _checks.number("ema", ema, above=0, most=1),
+        ema=None if ema is None else _checks.number("ema", ema, above=0, below=1),
         validation=validation,
         generator=Generator().manual_seed(0) if generator is None else generator,
     )

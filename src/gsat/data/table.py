@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 PER_ROW = ("y", "batch", "split")
+PER_FEATURE = ("feature_names", "feature_groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,7 @@ class Table:
     y, batch, split:  one entry per sample, any dtype; split holds 'train' or 'test'
     feature_names:    one per feature, in the order of the flattened features
     sample_ids:       one per sample
+    feature_groups:   one block number per feature, as the costs take them, where features belong together
     source, checksum: what was read and its sha256; a subset keeps those of the whole
     shift:            (n, *features), what was added to the clean samples, where that is known
     """
@@ -33,6 +35,7 @@ class Table:
     checksum: str = ""
     split: NDArray[Any] | None = None
     shift: NDArray[Any] | None = None
+    feature_groups: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.X, np.ndarray):
@@ -46,8 +49,9 @@ class Table:
                 object.__setattr__(self, name, values)
         if self.sample_ids is not None:
             _one_per("sample_ids", self.sample_ids, "row of X", len(self))
-        if self.feature_names is not None:
-            _one_per("feature_names", self.feature_names, "feature of X", math.prod(self.X.shape[1:]))
+        for name in PER_FEATURE:
+            if getattr(self, name) is not None:
+                _one_per(name, getattr(self, name), "feature of X", math.prod(self.X.shape[1:]))
         if self.split is not None and (other := set(self.split.tolist()) - {"train", "test"}):
             raise ValueError(f"split must hold only 'train' and 'test', got {sorted(other, key=repr)}")
         if self.shift is not None and np.shape(self.shift) != self.X.shape:
@@ -112,6 +116,21 @@ class Table:
             )
         return replace(self, split=split)
 
+    def describe(self) -> dict[str, Any]:
+        """Counts of samples, features, classes and batches, and where they come from; JSON can hold it.
+
+        Labels that are not whole numbers are targets of a regression and have no classes.
+        """
+        numeric = self.y is not None and self.y.dtype.kind == "f" and bool((self.y % 1).any())
+        return {
+            "n": len(self),
+            "features": math.prod(self.X.shape[1:]),
+            "classes": None if numeric else _counts(self.y),
+            "batches": _counts(self.batch),
+            "source": self.source,
+            "checksum": self.checksum,
+        }
+
     def _side(self, side: str) -> Table:
         if self.split is None:
             raise ValueError(
@@ -133,6 +152,13 @@ def content_checksum(*arrays: NDArray[Any]) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _counts(values: NDArray[Any] | None) -> dict[str, int] | None:
+    if values is None:
+        return None
+    distinct, counts = np.unique(values, return_counts=True)
+    return dict(zip(map(str, distinct.tolist()), counts.tolist(), strict=True))
 
 
 def _one_per(name: str, values: Any, what: str, expected: int) -> None:

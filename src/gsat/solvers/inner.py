@@ -11,7 +11,8 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._numeric import norm, total
-from gsat.costs import GroupCost, Penalised, PerBatch, bound
+from gsat.costs import GroupCost, Penalised
+from gsat.grouping import PerBatch, bound
 from gsat.oracle import Loss, Oracle, untouched
 from gsat.solvers.admm import ADMM
 from gsat.solvers.linearised import Linearised

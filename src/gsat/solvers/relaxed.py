@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm, rows
-from gsat.costs import GroupCost, Penalised, PerBatch, Scaled, Universal
+from gsat.costs import GroupCost, Penalised, Universal
+from gsat.grouping import PerBatch, Scaled
 from gsat.solvers.protocol import linearised_maximum, ridge_of
 
 Schedule = tuple[float, ...]  # shares up to 1, or numbers of shifts, the first of them above 1

@@ -1,0 +1,155 @@
+"""Costs made of other costs: one structure per batch, and a cost in the units of the perturbation that is wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Generator, Tensor
+
+from gsat import _checks
+from gsat.costs import GroupCost, Penalised
+
+
+@dataclass(frozen=True)
+class PerBatch:
+    """The structure holds inside each batch of the group, and costs add up: Σ_b c(Δ_b).
+
+    For `Universal` this is one shift per batch, the paper's universal set of perturbations. The batches are those given
+    with the group, or, where none are given, `n_random` batches of equal size drawn at random.
+    """
+
+    cost: GroupCost
+    n_random: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_random is not None:
+            object.__setattr__(self, "n_random", _checks.count("n_random", self.n_random, least=1))
+
+    def bind(self, batch: Any) -> BoundPerBatch:
+        """The cost of a group whose i-th sample belongs to batch[i]."""
+        codes = _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
+        order = torch.argsort(codes, stable=True)
+        sizes = tuple(torch.bincount(codes).tolist())
+        if isinstance(self.cost, Penalised):
+            return _PenalisedPerBatch(self.cost, order, sizes)
+        return BoundPerBatch(self.cost, order, sizes)
+
+    def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
+        """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
+        if self.n_random is None:
+            raise ValueError("PerBatch needs batch= (one id per sample) or n_random=, got neither")
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        place = torch.randperm(m, generator=generator, device=generator.device)
+        return self.bind(place % min(self.n_random, m))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPerBatch:
+    """Σ_b c(Δ_b) for one group: `order` sorts its samples by batch, `sizes` are the batches' numbers of samples."""
+
+    cost: GroupCost
+    order: Tensor
+    sizes: tuple[int, ...]
+
+    def value(self, delta: Tensor) -> Tensor:
+        """Σ_b c(Δ_b), a scalar tensor."""
+        return torch.stack([self.cost.value(part) for part in self._parts(delta)]).sum()
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """The prox of c in each batch."""
+        return self._each(v, lambda part: self.cost.prox(part, tau))
+
+    def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
+        if len(self.order) != len(v):
+            raise ValueError(f"batch must have one id per sample ({len(v)}), got {len(self.order)}")
+        return torch.split(v[self.order.to(v.device)], list(self.sizes))
+
+    def _each(self, v: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        sorted_rows = torch.cat([function(part) for part in self._parts(v)])
+        return torch.empty_like(sorted_rows).index_copy_(0, self.order.to(v.device), sorted_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _PenalisedPerBatch(BoundPerBatch, Penalised):
+    """As `BoundPerBatch`, for a cost with a quadratic term, which is the same for every batch."""
+
+    cost: Penalised
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        return self.cost.ridge
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return self._each(v, lambda part: self.cost.shrink(part, tau))
+
+
+@dataclass(frozen=True)
+class Scaled(Penalised):
+    """A cost in units of s: c(Δ) = α·√m·g(Δ/s) + ridge·‖Δ/s‖²_F.
+
+    g grows with Δ and with the rows in another way than the square does; with s the size of the perturbation that is
+    wanted and √m in front of g, the same α means the same structure whatever the scale of the data and the group.
+    """
+
+    cost: Penalised
+    s: float
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        """That of the cost."""
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        """That of the cost, in units of s."""
+        return self.cost.ridge / self.s**2
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return self.s * self.cost.shrink(v / self.s, tau * math.sqrt(len(v)) / self.s**2)
+
+
+@dataclass(frozen=True)
+class ScaledPlain:
+    """As `Scaled`, for a cost with `value` and `prox` alone: c(Δ/s)."""
+
+    cost: GroupCost
+    s: float
+
+    def value(self, delta: Tensor) -> Tensor:
+        """c(Δ/s)."""
+        return self.cost.value(delta / self.s)
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """s·prox(V/s, tau/s²)."""
+        return self.s * self.cost.prox(v / self.s, tau / self.s**2)
+
+
+def scaled(cost: GroupCost | PerBatch, s: float) -> GroupCost | PerBatch:
+    """The cost in units of s; for `PerBatch`, that of each batch."""
+    if isinstance(cost, PerBatch):
+        return PerBatch(cast(GroupCost, scaled(cost.cost, s)), cost.n_random)
+    return Scaled(cost, s) if isinstance(cost, Penalised) else ScaledPlain(cost, s)
+
+
+def bound(cost: GroupCost | PerBatch, m: int, batch: Any = None, generator: Generator | None = None) -> GroupCost:
+    """The cost of one group of m samples: `PerBatch` gets its batches, any other cost is returned as it is."""
+    if batch is not None:
+        batch = _checks.batch_codes(batch, m)
+    if not isinstance(cost, PerBatch):
+        return cost
+    return cost.draw(m, generator) if batch is None else cost.bind(batch)

@@ -1,0 +1,155 @@
+"""The commands as a user runs them: output, files, exit codes, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from gsat.cli import app
+from gsat.persist import load_model
+
+QUICK = ["--n-outer", "12", "--n-inner", "4", "--group-size", "60"]
+
+
+def run(*args: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    if code == 2:
+        assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "x"
+    run("train", "digits", "--defence", "low-rank", "--out", out, *QUICK)
+    return out
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "attack", "compare"])
+def test_help_has_an_example(command):
+    text = run(command, "--help").output
+    assert re.search(rf"Examples?: gsat {command}", " ".join(text.split()))
+
+
+def test_train_leaves_a_run(trained):
+    assert {path.name for path in trained.iterdir()} == {"config.json", "log.jsonl", "checkpoint", "model"}
+    assert len((trained / "log.jsonl").read_text().splitlines()) == 12
+    config = json.loads((trained / "config.json").read_text())
+    assert (config["defence"], config["n_outer"], config["size"]) == ("low-rank", 12, 0.05)
+    module, about = load_model(trained / "model")
+    assert about["classes"] == list(range(10))
+    assert not module.training
+
+
+def test_train_prints_json(tmp_path):
+    found = json.loads(run("train", "digits", "--defence", "erm", "--out", tmp_path / "y", *QUICK, "--json").output)
+    assert found["steps"] == 12
+    assert 0 < found["test_accuracy"] <= 1
+
+
+def test_attack_writes_its_table(trained):
+    found = json.loads(
+        run(
+            "attack", trained, "--structure", "low-rank", "--ranks", "1,3", "--eps", "0.1", "--steps", "8", "--json"
+        ).output
+    )
+    assert [(row["attack"], row["strength"]) for row in found] == [("none", 0), ("low-rank", 1), ("low-rank", 3)]
+    assert found[0]["accuracy"] >= found[1]["accuracy"] >= found[2]["accuracy"]
+    table = pd.read_csv(trained / "results.csv")
+    assert table["accuracy"].tolist() == pytest.approx([row["accuracy"] for row in found])
+
+
+def test_compare_gives_every_case(tmp_path):
+    args = ["--defences", "erm,pgd,low-rank", "--attacks", "low-rank:2@0.1,pgd@0.1", "--seeds", "2", "--steps", "6"]
+    text = run("compare", "digits", *args, *QUICK, "--n-test", "150", "--out", tmp_path / "c").output
+    assert "low-rank − pgd" in text
+    results = pd.read_csv(tmp_path / "c" / "results.csv")
+    assert set(results["case"]) == {"none", "low-rank:2@0.1", "pgd@0.1"}
+    assert len(results) == 3 * 2 * 3 * 2  # defences, seeds, cases, validation and test
+    chosen = pd.read_csv(tmp_path / "c" / "chosen.csv")
+    assert len(chosen) == 3 * 2 * 3
+    used = results[results["defence"] == "low-rank"].groupby("seed")["mean_norm_used"].first()
+    matched = results[results["defence"] == "pgd"].groupby("seed")["size"].first() * results["unit"].iloc[0]
+    assert matched.tolist() == pytest.approx(used.tolist(), rel=1e-3)
+
+
+def test_tuned_sizes_are_chosen_on_validation_rows(tmp_path):
+    args = ["--defences", "pgd,group-sparse", "--attacks", "pgd@0.1", "--seeds", "1", "--steps", "5", "--rule", "tuned"]
+    run("compare", "digits", *args, *QUICK, "--grid", "0.02,0.2", "--n-test", "100", "--out", tmp_path / "c")
+    results, chosen = (pd.read_csv(tmp_path / "c" / f"{name}.csv") for name in ("results", "chosen"))
+    assert sorted(set(results["size"])) == [0.02, 0.2]
+    for row in chosen.itertuples():
+        own = results[(results.defence == row.defence) & (results.case == row.case) & (results.part == "validation")]
+        assert own.loc[own["accuracy"].idxmax(), "size"] == row.size
+
+
+def test_demo_writes_table_and_picture(tmp_path):
+    text = run("demo", "--out", tmp_path / "d", "--n-outer", "8").output
+    for name in ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank"):
+        assert re.search(rf"^{name} +\d", text, re.MULTILINE), name
+    assert (tmp_path / "d" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    results = pd.read_csv(tmp_path / "d" / "results.csv")
+    assert set(results["attack"]) == {"universal", "group-sparse", "low-rank", "pgd"}
+    assert len(results) == 6 * 4 * 5
+
+
+def test_a_run_is_not_overwritten(trained):
+    before = (trained / "log.jsonl").read_text()
+    text = run("train", "digits", "--out", trained, *QUICK, code=2).output
+    assert re.search(r"--out must be a new or empty folder, got .*--force .*--resume", text)
+    assert (trained / "log.jsonl").read_text() == before
+
+
+def test_force_overwrites_runs_only(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is not a run" in run("train", "digits", "--out", tmp_path, "--force", *QUICK, code=2).output
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_resume_needs_the_same_options(trained, tmp_path):
+    text = run("train", "digits", "--out", trained, "--resume", *QUICK, "--alpha", "0.3", code=2).output
+    assert "alpha was 0.2, is 0.3" in text
+    text = run("train", "digits", "--out", tmp_path / "none", "--resume", *QUICK, code=2).output
+    assert "--resume needs a run in --out" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["train", "digitz"], "digitz"),
+        (["train", "digits", "--defence", "magic"], "--defence must be one of erm, .*got 'magic'"),
+        (["train", "digits", "--lam", "much"], '--lam must be a number, "auto" or "paper", got \'much\''),
+        (["train", "digits", "--lam", "-1"], "lam must be > 0, got -1.0"),
+        (["train", "digits", "--alpha", "2"], "alpha must be >= 0 and <= 1, got 2.0"),
+        (["train", "digits", "--model", "vgg"], "model must be one of elu, alexnet"),
+        (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, linearised"),
+        (["train", "digits", "--budget", "0"], "budget must be > 0, got 0.0"),
+        (["attack", "nowhere"], "nowhere"),
+        (["compare", "digits", "--attacks", "low-rank:x"], 'an attack must read "name"'),
+        (["compare", "digits", "--attacks", "hammer"], "attack must be one of universal, .*got 'hammer'"),
+        (["compare", "digits", "--defences", "magic"], "--defences must be of erm, .*got 'magic'"),
+        (["compare", "digits", "--rule", "best"], "--rule must be matched or tuned, got 'best'"),
+    ],
+)
+def test_bad_input_is_named(args, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert re.search(message, run(*args, code=2).output.replace("\n", " "))
+    assert not list(tmp_path.glob("runs/*/model"))
+
+
+def test_a_damaged_model_is_refused(trained, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    weights = copy / "model" / "weights.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 1
+    weights.write_bytes(bytes(data))
+    assert "does not match its checksum" in run("attack", copy, code=2).output
+    (copy / "model" / "model.json").write_text('{"format": 99}')
+    assert "must have format 1, got 99" in run("attack", copy, code=2).output
