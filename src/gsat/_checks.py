@@ -17,8 +17,9 @@ def number(
     above: float | None = None,
     least: float | None = None,
     most: float | None = None,
+    below: float | None = None,
 ) -> float:
-    """`value` as a finite float inside (above, most] or [least, most]."""
+    """`value` as a finite float, > above, >= least, <= most and < below where these are given."""
     if isinstance(value, Tensor) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -31,6 +32,8 @@ def number(
         rules.append((f">= {least:g}", result >= least))
     if most is not None:
         rules.append((f"<= {most:g}", result <= most))
+    if below is not None:
+        rules.append((f"< {below:g}", result < below))
     if not (math.isfinite(result) and all(holds for _, holds in rules)):
         rule = " and ".join(
             [*(text for text, _ in rules), *(["finite"] if not math.isfinite(result) or not rules else [])]
