@@ -198,15 +198,13 @@ class UniversalAT(Defence):
         self.shift = state["shift"]
 
 
-N_SHIFTS = 40  # sub-batches of a group that get a shift of their own; docs/choose.md has the trial
+def universal_cost(alpha: float = 0.5, group_size: int = 200) -> PerBatch:
+    """The cost of structure="universal": a shift for every two samples of the group, drawn at random.
 
-
-def universal_cost(alpha: float = 0.5) -> PerBatch:
-    """The default cost of structure="universal": one shift for each of 40 random sub-batches of the group.
-
-    With a single shift for the whole group the model chases one shift a step and forgets the others.
+    With a single shift for the whole group the model chases one shift a step and forgets the others; more shifts, each
+    shared by fewer samples, were better all the way (docs/choose.md). Given batches have one shift each.
     """
-    return PerBatch(Universal(alpha), n_random=N_SHIFTS)
+    return PerBatch(Universal(alpha), n_random=max(1, group_size // 2))
 
 
 STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
@@ -217,11 +215,11 @@ NAMES = (
 
 
 def structure_cost(
-    name: str, *, alpha: float = 0.5, k: int | None = None, feature_groups: Any = None
+    name: str, *, alpha: float = 0.5, k: int | None = None, feature_groups: Any = None, group_size: int = 200
 ) -> GroupCost | PerBatch:
     """The cost of a structure by its name."""
     if name == "universal":
-        return universal_cost(alpha)
+        return universal_cost(alpha, group_size)
     if name == "group-sparse":
         return GroupSparse(alpha, k=k, feature_groups=feature_groups)
     if name == "low-rank":
@@ -240,6 +238,7 @@ def named(
     feature_groups: Any = None,
     solver: str | Solver[Any] = "proximal",
     n_inner: int = 20,
+    group_size: int = 200,
     seed: int = 0,
 ) -> Defence:
     """The defence of that name; `eps` (absolute) is the size of the baselines, n_inner the gradients of any of them."""
@@ -252,7 +251,7 @@ def named(
     if name == "universal-at":
         return UniversalAT(eps)
     if name in STRUCTURES:
-        cost = structure_cost(name, alpha=alpha, k=k, feature_groups=feature_groups)
+        cost = structure_cost(name, alpha=alpha, k=k, feature_groups=feature_groups, group_size=group_size)
         return GSAT(cost, solver=solver, n_inner=n_inner, generator=Generator().manual_seed(seed))
     attack: attacks.Attack
     if name == "structured-universal":

@@ -323,7 +323,11 @@ class GSATRegressor(RegressorMixin, TorchEstimator):  # type: ignore[misc]
 def _gsat(estimator: Any, loss: SampleLoss, seed: int) -> Defence:
     """The GSAT defence of an estimator's parameters."""
     cost = defences.structure_cost(
-        estimator.structure, alpha=estimator.alpha, k=estimator.k, feature_groups=estimator.feature_groups
+        estimator.structure,
+        alpha=estimator.alpha,
+        k=estimator.k,
+        feature_groups=estimator.feature_groups,
+        group_size=estimator.group_size,
     )
     return defences.GSAT(
         cost,

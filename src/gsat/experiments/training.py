@@ -67,6 +67,7 @@ def train(
         k=plan.k,
         solver=plan.solver,
         n_inner=plan.n_inner,
+        group_size=plan.group_size,
         seed=plan.seed,
     )
     history = gdadmm(
