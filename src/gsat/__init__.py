@@ -15,6 +15,7 @@ from gsat.estimators import (
 )
 from gsat.evaluation import evaluate
 from gsat.grouping import PerBatch
+from gsat.selectors import GroupSparseSelector, LowRankBasis
 from gsat.solvers import ADMM, Linearised, Proximal, Solution, maximise
 from gsat.train import Validation, gdadmm
 
@@ -29,8 +30,10 @@ __all__ = [
     "GSATRegressor",
     "GroupCost",
     "GroupSparse",
+    "GroupSparseSelector",
     "Linearised",
     "LowRank",
+    "LowRankBasis",
     "PGDClassifier",
     "PerBatch",
     "Proximal",

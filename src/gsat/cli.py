@@ -38,7 +38,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (ValueError, TypeError, FileNotFoundError, FileExistsError, FloatingPointError, ImportError) as error:
-            fail(str(error))
+            fail("\n".join([str(error), *getattr(error, "__notes__", [])]))
         except KeyboardInterrupt:
             typer.echo("stopped; go on with --resume", err=True)
             raise typer.Exit(130) from None
