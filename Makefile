@@ -12,7 +12,7 @@ help:
 	@echo "make clean  remove .venv and caches"
 
 demo: .venv/run.stamp
-	$(BIN)/gsat demo
+	$(BIN)/gsat demo --force
 
 test: check
 	$(BIN)/python -m pytest

@@ -73,8 +73,8 @@ def test_compare_gives_every_case(tmp_path):
     chosen = pd.read_csv(tmp_path / "c" / "chosen.csv")
     assert len(chosen) == 3 * 2 * 3
     used = results[results["defence"] == "low-rank"].groupby("seed")["mean_norm_used"].first()
-    matched = results[results["defence"] == "pgd"].groupby("seed")["size"].first() * results["unit"].iloc[0]
-    assert matched.tolist() == pytest.approx(used.tolist(), rel=1e-3)
+    pgd = results[results["defence"] == "pgd"].groupby("seed")[["size", "unit"]].first()
+    assert (pgd["size"] * pgd["unit"]).tolist() == pytest.approx(used.tolist(), rel=1e-9)
 
 
 def test_tuned_sizes_are_chosen_on_validation_rows(tmp_path):
@@ -104,15 +104,53 @@ def test_a_run_is_not_overwritten(trained):
     assert (trained / "log.jsonl").read_text() == before
 
 
+def test_a_call_that_failed_early_may_be_repeated(tmp_path):
+    run("train", "digits", "--out", tmp_path / "r", "--lam", "-1", *QUICK, code=2)
+    run("train", "digits", "--out", tmp_path / "r", *QUICK)
+
+
+def test_a_comparison_goes_on_without_training_again(tmp_path):
+    args = ["compare", "digits", "--defences", "low-rank", "--attacks", "pgd@0.1", "--seeds", "1", "--steps", "5"]
+    first = run(*args, *QUICK, "--n-test", "100", "--out", tmp_path / "c").output
+    folder = next((tmp_path / "c" / "models").iterdir())
+    before = folder.stat().st_mtime_ns
+    assert run(*args, *QUICK, "--n-test", "100", "--out", tmp_path / "c", "--resume").output == first
+    assert folder.stat().st_mtime_ns == before
+    text = run(*args, *QUICK, "--n-test", "90", "--out", tmp_path / "c", "--resume", code=2).output
+    assert "n_test was 100, is 90" in text
+
+
+def test_a_model_of_the_user(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def good(shape, n): return nn.Linear(shape[0], n)\n"
+        "def narrow(shape, n): return nn.Linear(shape[0], n - 1)\n"
+        "def wrong(shape, n): return nn.Linear(shape[0] + 1, n)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run("train", "digits", "--model", "mine:good", "--out", tmp_path / "a", *QUICK)
+    run("attack", tmp_path / "a", "--structure", "universal", "--steps", "3", "--n", "50")
+    for name, message in (("narrow", r"to 10 logits, got an output of shape \(2, 9\)"), ("wrong", "but fails on them")):
+        text = run("train", "digits", "--model", f"mine:{name}", "--out", tmp_path / name, *QUICK, code=2).output
+        assert re.search(message, text)
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "file").write_text("x")
+    assert "--out must be a folder" in run("train", "digits", "--out", tmp_path / "file", *QUICK, code=2).output
+    run("train", "digits", "--out", tmp_path / "file" / "sub", *QUICK, code=2)
+
+
 def test_force_overwrites_runs_only(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    assert "is not a run" in run("train", "digits", "--out", tmp_path, "--force", *QUICK, code=2).output
+    (tmp_path / "config.json").write_text('{"data": "digits", "defence": "erm"}')
+    assert "is not overwritten" in run("train", "digits", "--out", tmp_path, "--force", *QUICK, code=2).output
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_resume_needs_the_same_options(trained, tmp_path):
     text = run("train", "digits", "--out", trained, "--resume", *QUICK, "--alpha", "0.3", code=2).output
-    assert "alpha was 0.2, is 0.3" in text
+    assert "alpha was None, is 0.3" in text
     text = run("train", "digits", "--out", tmp_path / "none", "--resume", *QUICK, code=2).output
     assert "--resume needs a run in --out" in text
 

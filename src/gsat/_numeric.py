@@ -44,10 +44,12 @@ def mean_norm(X: Any) -> float:
     """E‖X‖₂, the mean Euclidean norm of the samples of X (n, *features), a tensor or an array."""
     if isinstance(X, Tensor):
         _checks.group("X", X)
-    lengths = [
-        float(norm(rows(torch.as_tensor(X[begin : begin + 1024]).double()), dim=1).sum())
-        for begin in range(0, len(X), 1024)
-    ]
-    if not lengths:
+    if len(X) == 0:
         raise ValueError("X must hold at least one sample, got none")
-    return sum(lengths) / len(X)
+    lengths = 0.0
+    for begin in range(0, len(X), 1024):
+        part = getattr(X, "iloc", X)[begin : begin + 1024]
+        part = part.to_numpy() if hasattr(part, "to_numpy") else part
+        block = part if isinstance(part, Tensor) else torch.tensor(part)  # a copy: memory maps may be read-only
+        lengths += float(norm(rows(block.double()), dim=1).sum())
+    return lengths / len(X)

@@ -177,6 +177,11 @@ class PGD(Attack):
 
     keep: Literal["best", "last"] = field(default="best", kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep not in ("best", "last"):
+            raise ValueError(f'keep must be "best" or "last", got {self.keep!r}')
+
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
         step = self._step
         delta = self._first(oracle, generator)
@@ -228,6 +233,8 @@ class Structured(Attack):
         if self.eps == 0 or self.strength == 0:
             return Found(zero, zero.new_empty(0), oracle.losses(zero))
         losses, slope = oracle(self._first(oracle, generator))
+        if not bool(torch.isfinite(losses).all() & torch.isfinite(slope).all()):
+            raise FloatingPointError("loss or gradient is not finite before anything moved; look at x, y, model")
         best = Found(zero, zero.new_empty(0), oracle.losses(zero) if self.random_start else losses, slope)
         left = self.steps - 1
         kept = left // 5

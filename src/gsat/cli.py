@@ -22,12 +22,20 @@ NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
 Budget = Annotated[float, typer.Option(help="GSAT: wanted mean norm of the perturbations, as a fraction of E‖X‖.")]
-Alpha = Annotated[float, typer.Option(help="GSAT: weight of the structure in the cost, 0 to 1.")]
+Alpha = Annotated[
+    float | None, typer.Option(help="GSAT: weight of the structure in the cost, 0 to 1; group-sparse 0.1, else 0.2.")
+]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed, same bits.")]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA.")]
+
+
+RUN_FILES = {
+    "config.json", "log.jsonl", "checkpoint", "model", "models", "results.csv", "evaluations.jsonl", "chosen.csv",
+    "differences.csv", "curves.png", "report.html", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank",
+}  # fmt: skip
 
 
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,10 +45,10 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, FileNotFoundError, FileExistsError, FloatingPointError, ImportError) as error:
+        except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
             fail("\n".join([str(error), *getattr(error, "__notes__", [])]))
         except KeyboardInterrupt:
-            typer.echo("stopped; go on with --resume", err=True)
+            typer.echo("stopped", err=True)
             raise typer.Exit(130) from None
 
     return guarded
@@ -62,7 +70,7 @@ def about() -> None:
 )
 @user_errors
 def demo(
-    out: Out = Path("runs/demo"), seed: Seed = 0, n_outer: NOuter = 300, force: Force = True, as_json: AsJson = False
+    out: Out = Path("runs/demo"), seed: Seed = 0, n_outer: NOuter = 300, force: Force = False, as_json: AsJson = False
 ) -> None:
     """Train six defences on scikit-learn's digits, attack them with every structure, and draw the curves."""
     from gsat.experiments.demonstration import demonstrate
@@ -101,7 +109,7 @@ def train(
     lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = "auto",
     budget: Budget = 0.05,
     eps: Eps = 0.05,
-    alpha: Alpha = 0.2,
+    alpha: Alpha = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
     solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = "proximal",
     eta0: Eta0 = 1e-3,
@@ -230,7 +238,7 @@ def compare(
     n_inner: NInner = 20,
     group_size: GroupSize = 200,
     eta0: Eta0 = 1e-3,
-    alpha: Alpha = 0.2,
+    alpha: Alpha = None,
     schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
     steps: Steps = 100,
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
@@ -238,6 +246,7 @@ def compare(
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for results.csv, chosen.csv and differences.csv.")] = None,
     data_dir: DataDir = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in --out.")] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -248,12 +257,20 @@ def compare(
     from gsat.experiments.comparing import compare as run_comparison
     from gsat.experiments.training import Plan, parse_attack
 
-    names, cases = tuple(defences.split(",")), tuple(attacks.split(","))
+    names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
     for name in names:
         if name not in NAMES:
             fail(f"--defences must be of {', '.join(NAMES)}, got {name!r}")
     for case in cases:
         parse_attack(case, 1.0)
+    for option, number in (
+        ("--seeds", seeds),
+        ("--jobs", jobs),
+        ("--n-test", n_test),
+        ("--n-validation", n_validation),
+    ):
+        if number < 1:
+            fail(f"{option} must be >= 1, got {number}")
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")
     protocol = Protocol(
@@ -277,11 +294,16 @@ def compare(
         ),
         jobs=jobs,
     )
+    table = load(data, data_dir=data_dir)
     if out is not None:
-        _clear(out, force)
+        config = {"data": data, "checksum": table.checksum, **asdict(protocol)}
+        if resume:
+            _same_config(out, config)
+        else:
+            _clear(out, force)
         out.mkdir(parents=True, exist_ok=True)
-        _write_json(out / "config.json", {"data": data, **asdict(protocol)})
-    found = run_comparison(load(data, data_dir=data_dir), protocol, out=out, progress=sys.stderr.isatty())
+        _write_json(out / "config.json", config)
+    found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
     if out is not None:
         found.results.to_csv(out / "results.csv", index=False)
         found.chosen.to_csv(out / "chosen.csv", index=False)
@@ -291,11 +313,13 @@ def compare(
         return
     typer.echo(f"accuracy in percent, mean ± standard deviation over {seeds} seeds; sizes {rule}")
     typer.echo(found.table().to_string())
-    typer.echo("\npaired differences in points; * above twice the standard error")
     gaps = found.differences()
+    if gaps.empty:
+        return
+    typer.echo("\npaired differences in points, * above twice the standard error; (of the same models without attack)")
     for (ours, baseline), rows in gaps.groupby(["ours", "baseline"], sort=False):
         cells = "  ".join(
-            f"{row.case} {row.difference:+.1f} ± {row.standard_error:.1f}{'*' if row.beats else ''}"
+            f"{row.case} {row.difference:+.1f} ± {row.standard_error:.1f}{'*' if row.beats else ''} ({row.clean:+.1f})"
             for row in rows.itertuples()
         )
         typer.echo(f"{ours} − {baseline}: {cells}")
@@ -320,14 +344,26 @@ def _numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[
 
 
 def _clear(out: Path, force: bool) -> None:
-    """Make room for a run; nothing is overwritten unless asked for, and only what looks like a run."""
-    if not out.exists() or not any(out.iterdir()):
+    """Make room for a run; nothing is overwritten unless asked for, and only what a run of gsat wrote."""
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
+    found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if found <= {"config.json"} and (not found or _is_run(out)):  # new, or a run that failed before its first step
         return
+    if not _is_run(out) or (found - RUN_FILES):
+        what = ", ".join(sorted(found - RUN_FILES)) if _is_run(out) else "no config.json of a run"
+        fail(f"--out must be a new folder or a run of gsat, got {out} with {what}; it is not overwritten")
     if not force:
         fail(f"--out must be a new or empty folder, got {out}; take another, --force to overwrite it, or --resume")
-    if not (out / "config.json").exists():
-        fail(f"--out {out} is not a run (it has no config.json) and is not overwritten")
     shutil.rmtree(out)
+
+
+def _is_run(out: Path) -> bool:
+    try:
+        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "data" in config and bool({"defence", "defences"} & set(config))
 
 
 def _same_config(out: Path, config: dict[str, Any]) -> None:
@@ -366,4 +402,5 @@ def _say(summary: dict[str, Any], as_json: bool) -> None:
 
 def main() -> None:
     """The entry point of the `gsat` command."""
+    sys.path.insert(0, "")  # `--model my_file:factory` is found where the command is typed, as with python -m
     app()

@@ -108,6 +108,10 @@ class GSAT(Defence):
         self.delta = None if self.adversary.last is None else self.adversary.last.delta
         return x_adv
 
+    def describe(self) -> dict[str, Any]:
+        """How the inner problem is solved, for JSON."""
+        return {"solver": repr(self.adversary.solver), "n_inner": self.adversary.n_inner}
+
     def state_dict(self) -> dict[str, Tensor]:
         """The generator that draws the batches of a `PerBatch` cost."""
         return {"generator": self.adversary.generator.get_state()}

@@ -327,7 +327,7 @@ def _gsat(estimator: Any, loss: SampleLoss, seed: int) -> Defence:
         alpha=estimator.alpha,
         k=estimator.k,
         feature_groups=estimator.feature_groups,
-        group_size=estimator.group_size,
+        group_size=min(estimator.group_size, estimator.n_samples_),
     )
     return defences.GSAT(
         cost,
@@ -371,7 +371,9 @@ def save(estimator: TorchEstimator, folder: str | Path) -> Path:
             raise ValueError(f"{name} must be a name, a number or a list to be saved, got {value!r}")
     tensors = {f"module:{name}": value for name, value in estimator.module_.state_dict().items()}
     tensors |= {name: torch.from_numpy(getattr(estimator, name)) for name in ("mean_", "scale_")}
-    fitted = {name: getattr(estimator, name) for name in ("lam_", "mean_norm_", "n_features_in_", "n_iter_")}
+    fitted = {
+        name: getattr(estimator, name) for name in ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_")
+    }
     for name in ("y_mean_", "y_scale_"):
         if hasattr(estimator, name):
             fitted[name] = getattr(estimator, name)

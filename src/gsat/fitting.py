@@ -91,6 +91,7 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, targets: NDArray[Any], n_outputs: int, loss: SampleLoss, batch: Any) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.n_samples_ = int(X.shape[0])
         device = torch.device("cpu" if self.device is None else self.device)
         d = X.shape[1]
         if self.standardize:

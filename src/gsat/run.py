@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -203,6 +204,9 @@ class Run:
             "data": [len(self.X), *self.X.shape[1:]],
             "defence": self.defence.name,
             "adversary": {name: summary(getattr(self.defence, name, None)) for name in ("cost", "attack", "eps")},
+            "inner": self.defence.describe() if isinstance(self.defence, GSAT) else None,
+            "rates": self.base_rates,
+            "samples": _fingerprint(self.X),
             "lam": self.control.lam if self.control.target is None else "auto",
             "group_size": self.group_size,
             "n_outer": self.n_outer,
@@ -264,6 +268,13 @@ class Run:
             f"{fault}; {kept}; take a smaller learning rate, a smaller budget "
             "or a larger lam, and look for values in X that are not finite or not standardised"
         )
+
+
+def _fingerprint(X: Any) -> str:
+    """The sha256 of the first and the last hundred samples: cheap, and another data set has another one."""
+    n = len(X)
+    ends = torch.cat([torch.arange(min(n, 100)), torch.arange(max(0, n - 100), n)])
+    return hashlib.sha256(take(X, ends).contiguous().cpu().numpy().tobytes()).hexdigest()
 
 
 def summary(value: Any) -> Any:

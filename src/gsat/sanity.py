@@ -19,6 +19,8 @@ def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | N
     x, y = x[:50].detach(), y[:50]
     with frozen(model), untouched(x):
         outputs, again = model(x), model(x)
+        if not bool(torch.isfinite(outputs).all()):
+            raise FloatingPointError("the model's outputs are not finite on x; look at x and at the weights")
         if not torch.equal(outputs, again):
             _warn("the model is randomised: two passes over the same samples differ, and gradients are noise")
         if loss is None and outputs.ndim == 2 and _on_simplex(outputs):

@@ -62,6 +62,9 @@ def gdadmm(
                 with the same bits as an unbroken one
     callbacks:  called as callback(step, model) after each recorded step
     """
+    if not isinstance(defence, Defence):
+        raise TypeError(f"defence must be of gsat.defences, got {defence!r}; a cost goes into gsat.defences.GSAT(cost)")
+    eta0 = _checks.number("eta0", eta0, above=0)
     run = Run(
         model=model,
         X=X,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,12 +12,14 @@ from typing import Any, Literal
 import joblib
 import pandas as pd
 import torch
+from torch import nn
 
 from gsat._numeric import mean_norm
 from gsat.data import Table
 from gsat.defences import STRUCTURES
 from gsat.evaluation import evaluate
 from gsat.experiments.training import Plan, parse_attack, train
+from gsat.persist import load_model, save_model
 
 Rule = Literal["matched", "tuned"]
 
@@ -58,14 +62,22 @@ class Comparison:
         return pd.Series(cells, index=mean.index).unstack("case")[list(dict.fromkeys(self.chosen["case"]))]
 
     def differences(self) -> pd.DataFrame:
-        """For each GSAT or structured defence and each baseline: the paired difference over seeds, in points."""
-        wide = self.chosen.pivot_table(index="seed", columns=["defence", "case"], values="accuracy", sort=False)
+        """For each of our defences and each baseline: the paired difference over seeds, in points.
+
+        clean: the difference without attack between the same models, those chosen for that attack
+        """
+        wide = self.chosen.pivot_table(
+            index="seed", columns=["defence", "case"], values=["accuracy", "clean"], sort=False
+        )
         names = list(dict.fromkeys(self.chosen["defence"]))
         rows = []
         for ours in (name for name in names if _is_ours(name)):
             for baseline in (name for name in names if not _is_ours(name)):
                 for case in dict.fromkeys(self.chosen["case"]):
-                    gap = 100 * (wide[(ours, case)] - wide[(baseline, case)])
+                    gap, clean = (
+                        100 * (wide[(value, ours, case)] - wide[(value, baseline, case)])
+                        for value in ("accuracy", "clean")
+                    )
                     error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
                     rows.append(
                         {
@@ -75,6 +87,7 @@ class Comparison:
                             "difference": gap.mean(),
                             "standard_error": error,
                             "beats": bool(gap.mean() > 2 * error),
+                            "clean": clean.mean(),
                         }
                     )
         return pd.DataFrame(rows)
@@ -95,9 +108,9 @@ def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progre
         norms = results[results["defence"].map(_is_gsat)].groupby("seed")["mean_norm_used"].mean()
         if norms.empty:
             raise ValueError('rule "matched" needs at least one GSAT defence to match, got none')
-        unit = results["unit"].iloc[0]
+        units = results.groupby("seed")["unit"].first()
         tasks = [
-            (replace(protocol.plan, defence=name, size=float(norms[seed]) / unit, seed=seed), protocol.size)
+            (replace(protocol.plan, defence=name, size=float(norms[seed] / units[seed]), seed=seed), protocol.size)
             for seed in protocol.seeds
             for name in protocol.defences
             if not _is_gsat(name) and name != "erm"
@@ -123,15 +136,13 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
     train_rows, validation = _hold_out(table.train, protocol.n_validation, plan.seed)
     test = _first(table.test, protocol.n_test, plan.seed)
     unit = mean_norm(torch.from_numpy(train_rows.X))
-    trained = train(train_rows, plan)
+    module, about = _trained(train_rows, plan, out)
     frames = []
     for part, rows in (("validation", validation), ("test", test)):
         attacks = {text: parse_attack(text, unit, steps=protocol.steps) for text in protocol.attacks}
         cache = None if out is None else out / "evaluations.jsonl"
         codes = pd.Series(table.classes).reset_index().set_index(0)["index"].loc[rows.y].to_numpy()
-        frame = evaluate(
-            trained.module, rows.X, codes, attacks, group_size=plan.group_size, random_state=plan.seed, out=cache
-        )
+        frame = evaluate(module, rows.X, codes, attacks, group_size=plan.group_size, random_state=plan.seed, out=cache)
         frames.append(frame.assign(part=part))
     result = pd.concat(frames, ignore_index=True).rename(columns={"attack": "case"})
     return result.assign(
@@ -139,9 +150,23 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
         size=plan.size,
         seed=plan.seed,
         unit=unit,
-        lam=trained.history.lam,
-        mean_norm_used=trained.history.mean_norm,
+        lam=about["lam"],
+        mean_norm_used=about["mean_norm"],
     )
+
+
+def _trained(rows: Table, plan: Plan, out: Path | None) -> tuple[nn.Module, dict[str, Any]]:
+    """The trained model, kept in the folder of the comparison, which does not train it again after a stop."""
+    if out is None:
+        trained = train(rows, plan)
+        return trained.module, trained.about
+    key = hashlib.sha256(json.dumps([plan.describe(), rows.checksum, len(rows)]).encode()).hexdigest()[:16]
+    folder = out / "models" / f"{plan.defence}-{key}"
+    if not folder.exists():
+        trained = train(rows, plan)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        save_model(folder, trained.module, trained.about)
+    return load_model(folder)
 
 
 def _choose(results: pd.DataFrame) -> pd.DataFrame:
@@ -149,7 +174,10 @@ def _choose(results: pd.DataFrame) -> pd.DataFrame:
     keys = ["seed", "defence", "case"]
     validated = results[results["part"] == "validation"]
     best = validated.loc[validated.groupby(keys, sort=False)["accuracy"].idxmax(), [*keys, "size"]]
-    return results[results["part"] == "test"].merge(best, on=[*keys, "size"])
+    tested = results[results["part"] == "test"]
+    model = ["seed", "defence", "size"]
+    clean = tested[tested["case"] == "none"][[*model, "accuracy"]].rename(columns={"accuracy": "clean"})
+    return tested.merge(best, on=[*keys, "size"]).merge(clean, on=model)
 
 
 def _sizes(name: str, protocol: Protocol) -> Sequence[float]:

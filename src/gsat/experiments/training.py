@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from gsat import attacks, defences
 from gsat._numeric import mean_norm
@@ -15,7 +15,10 @@ from gsat.attacks import Attack
 from gsat.data import Table
 from gsat.history import History
 from gsat.models import build
+from gsat.oracle import frozen
 from gsat.train import gdadmm
+
+RECOMMENDED_ALPHA = {"group-sparse": 0.1}  # 0.2 for the others
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Plan:
     defence: str
     size: float = 0.05
     lam: float | str = "auto"
-    alpha: float = 0.2  # with lam="auto" better than ½ on MNIST: docs/choose.md
+    alpha: float | None = None  # None: what docs/choose.md recommends for the structure
     k: int | None = None
     model: str = "elu"
     options: dict[str, Any] = field(default_factory=dict)
@@ -60,14 +63,15 @@ def train(
     X, y = torch.from_numpy(table.X), torch.from_numpy(table.codes)
     n_classes = len(table.classes)
     module = build(plan.model, table.X.shape[1:], n_classes, seed=plan.seed, **plan.options)
+    _probe(module, X, n_classes, plan.model)
     defence = defences.named(
         plan.defence,
         eps=plan.size * mean_norm(X),
-        alpha=plan.alpha,
+        alpha=RECOMMENDED_ALPHA.get(plan.defence, 0.2) if plan.alpha is None else plan.alpha,
         k=plan.k,
         solver=plan.solver,
         n_inner=plan.n_inner,
-        group_size=plan.group_size,
+        group_size=min(plan.group_size, len(X)),
         seed=plan.seed,
     )
     history = gdadmm(
@@ -101,6 +105,18 @@ def train(
         "plan": plan.describe(),
     }
     return Trained(module.eval(), history, plan, about)
+
+
+def _probe(module: nn.Module, X: Tensor, n_classes: int, name: str) -> None:
+    """A model of the user's may not fit the data: better said before training than by torch in the middle."""
+    rule = f"model {name!r} must map samples of shape {tuple(X.shape[1:])} to {n_classes} logits"
+    with frozen(module), torch.no_grad():
+        try:
+            outputs = module(X[:2])
+        except RuntimeError as error:
+            raise ValueError(f"{rule}, but fails on them: {error}") from error
+    if tuple(outputs.shape) != (len(X[:2]), n_classes):
+        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(X[:2])} samples")
 
 
 def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100) -> Attack:
