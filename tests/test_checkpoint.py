@@ -220,7 +220,7 @@ def test_a_finished_run_is_only_opened(digits: Any, tmp_path: Path) -> None:
         whole, history = train(digits, per_batch(), out=tmp_path / name, **options)
         calls: list[Step] = []
         model = net()
-        settings = {"n_outer": 20, "group_size": 30, "out": tmp_path / name, "resume": True} | options
+        settings = {"n_outer": 20, "group_size": 30, "eta0": 1e-2, "out": tmp_path / name, "resume": True} | options
         again = gdadmm(
             model, *digits, per_batch(), callbacks=[lambda step, _, calls=calls: calls.append(step)], **settings
         )
