@@ -1,0 +1,14 @@
+"""The command line: parse, call one function, print."""
+
+import sys
+
+from gsat.cli import attack, compare, demo, train  # each adds its command
+from gsat.cli.app import app
+
+__all__ = ["app", "attack", "compare", "demo", "main", "train"]
+
+
+def main() -> None:
+    """The entry point of the `gsat` command."""
+    sys.path.insert(0, "")  # `--model my_file:factory` is found where the command is typed, as with python -m
+    app()

@@ -1,0 +1,122 @@
+"""`gsat compare`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gsat.cli.app import app, fail, numbers, user_errors
+from gsat.cli.folders import clear, same_config, write_json
+from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eta0, Force, GroupSize, NInner, NOuter, Steps
+
+
+@app.command(
+    epilog="Example: [bold]gsat compare mnist --defences erm,fgm,pgd,low-rank,group-sparse "
+    "--attacks low-rank:5@0.05,group-sparse:50@0.05 --seeds 3 --rule tuned[/bold]",
+)
+@user_errors
+def compare(
+    data: Annotated[str, typer.Argument(help="A data set by name: digits, mnist.")],
+    defences: Annotated[
+        str, typer.Option(help="Names, separated by commas.")
+    ] = "erm,fgm,pgd,universal,group-sparse,low-rank",
+    attacks: Annotated[
+        str, typer.Option(help='"name:count@eps", separated by commas; eps as a fraction of E‖X‖.')
+    ] = "universal@0.05,group-sparse:50@0.05,low-rank:5@0.05,pgd@0.05",
+    rule: Annotated[str, typer.Option(help="How sizes are chosen: matched (the paper's) or tuned.")] = "matched",
+    budget: Budget = 0.05,
+    grid: Annotated[str, typer.Option(help="tuned: sizes tried for every defence.")] = "0.025,0.05,0.1,0.2",
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
+    n_outer: NOuter = 1000,
+    n_inner: NInner = 20,
+    group_size: GroupSize = 200,
+    eta0: Eta0 = 1e-3,
+    alpha: Alpha = None,
+    schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
+    steps: Steps = 100,
+    n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
+    n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
+    jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.csv, chosen.csv and differences.csv.")] = None,
+    data_dir: DataDir = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in --out.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train several defences over several seeds, attack them all, and print means, spreads and paired differences."""
+    from gsat.data import load
+    from gsat.defences import NAMES
+    from gsat.experiments.comparing import Protocol
+    from gsat.experiments.comparing import compare as run_comparison
+    from gsat.experiments.training import Plan, parse_attack
+
+    names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
+    for name in names:
+        if name not in NAMES:
+            fail(f"--defences must be of {', '.join(NAMES)}, got {name!r}")
+    for case in cases:
+        parse_attack(case, 1.0)
+    for option, number in (
+        ("--seeds", seeds),
+        ("--jobs", jobs),
+        ("--n-test", n_test),
+        ("--n-validation", n_validation),
+    ):
+        if number < 1:
+            fail(f"{option} must be >= 1, got {number}")
+    if rule not in ("matched", "tuned"):
+        fail(f"--rule must be matched or tuned, got {rule!r}")
+    protocol = Protocol(
+        defences=names,
+        attacks=cases,
+        rule=rule,  # type: ignore[arg-type]
+        size=budget,
+        grid=tuple(numbers("--grid", grid, float)),
+        seeds=tuple(range(seeds)),
+        n_test=n_test,
+        n_validation=n_validation,
+        steps=steps,
+        plan=Plan(
+            "erm",
+            n_outer=n_outer,
+            n_inner=n_inner,
+            group_size=group_size,
+            eta0=eta0,
+            alpha=alpha,
+            schedule=schedule,
+        ),
+        jobs=jobs,
+    )
+    table = load(data, data_dir=data_dir)
+    if out is not None:
+        config = {"data": data, "checksum": table.checksum, **asdict(protocol)}
+        if resume:
+            same_config(out, config)
+        else:
+            clear(out, force)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "config.json", config)
+    found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
+    if out is not None:
+        found.results.to_csv(out / "results.csv", index=False)
+        found.chosen.to_csv(out / "chosen.csv", index=False)
+        found.differences().to_csv(out / "differences.csv", index=False)
+    if as_json:
+        typer.echo(found.chosen.to_json(orient="records"))
+        return
+    typer.echo(f"accuracy in percent, mean ± standard deviation over {seeds} seeds; sizes {rule}")
+    typer.echo(found.table().to_string())
+    gaps = found.differences()
+    if gaps.empty:
+        return
+    typer.echo("\npaired differences in points, * above twice the standard error; (of the same models without attack)")
+    for (ours, baseline), rows in gaps.groupby(["ours", "baseline"], sort=False):
+        cells = "  ".join(
+            f"{row.case} {row.difference:+.1f} ± {row.standard_error:.1f}{'*' if row.beats else ''} ({row.clean:+.1f})"
+            for row in rows.itertuples()
+        )
+        typer.echo(f"{ours} − {baseline}: {cells}")

@@ -1,0 +1,56 @@
+"""The folder of a run: made, kept from being overwritten, and gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gsat.cli.app import fail
+
+RUN_FILES = {
+    "config.json", "log.jsonl", "checkpoint", "model", "models", "results.csv", "evaluations.jsonl", "chosen.csv",
+    "differences.csv", "curves.png", "report.html", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank",
+}  # fmt: skip
+
+
+def clear(out: Path, force: bool) -> None:
+    """Make room for a run; nothing is overwritten unless asked for, and only what a run of gsat wrote."""
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
+    found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if found <= {"config.json"} and (not found or is_run(out)):  # new, or a run that failed before its first step
+        return
+    if not is_run(out) or (found - RUN_FILES):
+        what = ", ".join(sorted(found - RUN_FILES)) if is_run(out) else "no config.json of a run"
+        fail(f"--out must be a new folder or a run of gsat, got {out} with {what}; it is not overwritten")
+    if not force:
+        fail(f"--out must be a new or empty folder, got {out}; take another, --force to overwrite it, or --resume")
+    shutil.rmtree(out)
+
+
+def is_run(out: Path) -> bool:
+    try:
+        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "data" in config and bool({"defence", "defences"} & set(config))
+
+
+def same_config(out: Path, config: dict[str, Any]) -> None:
+    try:
+        before = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        fail(f"--resume needs a run in --out, got {out} without config.json")
+    now = json.loads(json.dumps(config))
+    other = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    if other:
+        details = ", ".join(f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in other)
+        fail(f"--resume needs the options of the run: {details}")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    from gsat.checkpoint import replace_file
+
+    replace_file(path, json.dumps(content, indent=1).encode())
