@@ -137,7 +137,7 @@ class Proximal:
             objective = float(total(losses)) - lam * float(cost.value(state.trial))
             entered = replace(state, here=Point(state.trial, losses, gradient, objective), n_steps=1)
             return self._propose(oracle, cost, entered, lam)
-        trial = next_trial(cost, state.plan, state.phase, state.trial, losses, gradient, lam)
+        trial = next_trial(oracle, cost, state.plan, state.phase, state.trial, losses, gradient, lam)
         return replace(state, trial=trial, phase=state.phase + 1)
 
     def _propose(self, oracle: Oracle, cost: GroupCost, state: ProximalState, lam: float) -> ProximalState:

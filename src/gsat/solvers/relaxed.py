@@ -7,18 +7,22 @@ would go; there the gradients are those of a model that errs. A schedule then le
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from gsat._numeric import norm, rows
+from gsat._numeric import norm, rows, total
 from gsat.costs import GroupCost, Penalised, Universal
 from gsat.grouping import PerBatch, Scaled
+from gsat.oracle import Oracle
 from gsat.solvers.protocol import linearised_maximum, ridge_of
 
 Schedule = tuple[float, ...]  # shares up to 1, or numbers of shifts, the first of them above 1
 
 TOURNAMENT = (20, 20, 20, 5, 5, 5, 1)  # shifts in the field, gradient by gradient
 LEAST_HEAT = 10  # samples on which a shift of the first round is judged, at the least
+FINAL_STRIDE = 0.5  # of the way to the linearised maximum; whole strides overshoot where λ is small
 
 
 def schedule(cost: GroupCost, m: int, n_inner: int, relax: int) -> Schedule:
@@ -44,11 +48,18 @@ def first_trial(cost: GroupCost, gradient: Tensor, lam: float) -> Tensor:
 
 
 def next_trial(
-    cost: GroupCost, plan: Schedule, phase: int, trial: Tensor, losses: Tensor, gradient: Tensor, lam: float
+    oracle: Oracle,
+    cost: GroupCost,
+    plan: Schedule,
+    phase: int,
+    trial: Tensor,
+    losses: Tensor,
+    gradient: Tensor,
+    lam: float,
 ) -> Tensor:
     """The trial after the gradient of `phase`; the last of the plan is structured."""
     if isinstance(cost, Penalised) and plan[0] > 1:
-        return _tournament(cost, plan, phase, trial, losses, gradient, lam)
+        return _tournament(oracle, cost, plan, phase, trial, losses, gradient, lam)
     structured = linearised_maximum(cost, gradient, lam)
     if plan[phase] == 1:
         return structured
@@ -56,19 +67,49 @@ def next_trial(
 
 
 def _tournament(
-    cost: Penalised, plan: Schedule, phase: int, trial: Tensor, losses: Tensor, gradient: Tensor, lam: float
+    oracle: Oracle,
+    cost: Penalised,
+    plan: Schedule,
+    phase: int,
+    trial: Tensor,
+    losses: Tensor,
+    gradient: Tensor,
+    lam: float,
 ) -> Tensor:
-    """Shifts that each climb on their own share of the samples; those with the largest S there stay in the field."""
-    m, left = len(trial), int(plan[phase])
-    field = int(plan[phase - 1]) if phase > 0 else m
-    if left == field or phase == 0:
-        heats = PerBatch(cost).bind(torch.arange(m) % left)
-        return linearised_maximum(heats, gradient, lam)
-    heat = torch.arange(m, device=trial.device) % field
+    """Shifts that each climb on their own share of the samples; those with the largest S there stay in the field.
+
+    The last of them is chosen on the whole group: on a share of it the order of the best is left to chance.
+    """
+    left, field = int(plan[phase]), int(plan[phase - 1]) if phase > 0 else 0
+    turn = torch.arange(len(trial), device=trial.device)
+    if phase == 0:
+        return _climb(cost, turn % left, gradient, lam)
+    if left == field or left == 1:
+        climbed = _climb(cost, turn % field, gradient, lam)
+        if field < plan[0]:
+            climbed = torch.lerp(trial, climbed, FINAL_STRIDE)
+        return climbed if left > 1 else _winner(oracle, cost, climbed[:field], lam)
     scores = losses - lam * cost.ridge * norm(rows(trial), dim=1).square().to(losses.dtype)
-    mean = scores.new_zeros(field).index_add_(0, heat, scores) / torch.bincount(heat, minlength=field)
+    mean = scores.new_zeros(field).index_add_(0, turn % field, scores) / torch.bincount(turn % field, minlength=field)
     winners = mean.topk(left).indices  # the first `field` rows hold one shift each
-    return trial[winners[torch.arange(m, device=trial.device) % left]]
+    return trial[winners[turn % left]]
+
+
+def _climb(cost: Penalised, heat: Tensor, gradient: Tensor, lam: float) -> Tensor:
+    """The linearised maximum of one shift per heat."""
+    return linearised_maximum(PerBatch(cost).bind(heat), gradient, lam)
+
+
+def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tensor:
+    """The shift with the largest S on the whole group; two forward passes are charged as one gradient."""
+    m = len(oracle.x)
+    scores = [
+        float(total(oracle.losses(shift.expand_as(oracle.x)))) - lam * cost.ridge * m * float(norm(shift)) ** 2
+        for shift in shifts
+    ]
+    oracle.n_gradients += (len(shifts) + 1) // 2
+    best = max(range(len(shifts)), key=lambda i: scores[i] if math.isfinite(scores[i]) else -math.inf)
+    return shifts[best].expand_as(oracle.x).contiguous()
 
 
 def _is_universal(cost: GroupCost) -> bool:
