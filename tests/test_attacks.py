@@ -176,10 +176,31 @@ def test_reproducible_from_the_seed(model: nn.Module, group: Any) -> None:
         assert losses[1] > losses[0]
 
 
+class Bumpy(nn.Module):
+    """Logits with many hills, so that where a search begins decides where it ends."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * torch.sin(4 * x[:, :CLASSES] + x[:, CLASSES : 2 * CLASSES])
+
+
+def test_restarts_begin_elsewhere(group: Any) -> None:
+    x, y = group
+    model = Bumpy().eval()
+    for one, many in zip(every(steps=5), every(steps=5, restarts=6), strict=True):
+        losses = [
+            gsat.adversary.per_sample_cross_entropy(model(x + attack.perturb(model, x, y)), y) for attack in (one, many)
+        ]
+        assert losses[1].sum() >= losses[0].sum()
+        if many in (Universal(0.7, steps=5, restarts=6), PGD(0.7, steps=5, restarts=6), FGM(0.7, steps=5, restarts=6)):
+            assert losses[1].sum() > losses[0].sum() + 1
+        if isinstance(many, PGD | FGM):
+            assert (losses[1] >= losses[0]).all()  # each sample keeps its best
+
+
 def test_the_loss_of_many_samples_is_taken_in_pieces(model: nn.Module, group: Any, monkeypatch: Any) -> None:
     x, y = group
     whole = [attack(model, x, y) for attack in every()]
-    monkeypatch.setattr(attacks, "AT_ONCE", 8)
+    monkeypatch.setattr("gsat.flat.AT_ONCE", 8)
     for attack, delta in zip(every(), whole, strict=True):
         assert torch.allclose(attack(model, x, y), delta, atol=2e-3)
 

@@ -50,7 +50,7 @@ def singular_values(v: Tensor) -> Tensor:
     if short.dtype == torch.float64:
         triangle = torch.linalg.qr(short.T / size, mode="r").R
         return cast(Tensor, torch.linalg.svdvals(triangle)) * size
-    squares = cast(Tensor, torch.linalg.eigvalsh(_gram64(short, float(size))))
+    squares = cast(Tensor, torch.linalg.eigvalsh(gram64(short, float(size))))
     return squares.flip(0).clamp(min=0).sqrt() * size
 
 
@@ -59,8 +59,8 @@ def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
     largest = norm(v, order=math.inf)
     v = v / torch.where(largest > 0, largest, 1)
     if v.shape[0] > v.shape[1]:
-        return _roots(_gram64(v.T))[0][:, :rank].T.to(v.dtype).contiguous()
-    left = _roots(_gram64(v))[0][:, :rank].to(v.dtype)
+        return _roots(gram64(v.T))[0][:, :rank].T.to(v.dtype).contiguous()
+    left = _roots(gram64(v))[0][:, :rank].to(v.dtype)
     return cast(Tensor, torch.linalg.qr((left.T @ v).T).Q).T.contiguous()
 
 
@@ -78,7 +78,7 @@ def _left(v: Tensor, tau: float, size: float) -> tuple[Tensor, Tensor]:
         if v.dtype == torch.float64:  # there is no precision above, but the triangle of QR keeps all digits
             left, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
             return left, sigma
-        return _roots(_gram64(v))
+        return _roots(gram64(v))
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         # eigh did not converge; the full SVD is slow but has a fall-back of its own
         left, sigma, _ = torch.linalg.svd(v.double(), full_matrices=False)
@@ -91,7 +91,7 @@ def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
     return vectors.flip(1), values.flip(0).clamp(min=0).sqrt()
 
 
-def _gram64(v: Tensor, size: float = 1.0) -> Tensor:
+def gram64(v: Tensor, size: float = 1.0) -> Tensor:
     """(v/size)·(v/size)ᵀ accumulated in float64 by blocks of columns."""
     gram = torch.zeros(v.shape[0], v.shape[0], dtype=torch.float64, device=v.device)
     for block in torch.split(v, _BLOCK, dim=1):

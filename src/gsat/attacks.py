@@ -12,14 +12,15 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks
-from gsat._numeric import rows, total
+from gsat._numeric import total
 from gsat.adversary import SampleLoss, per_sample_cross_entropy
 from gsat.balls import Ball, Columns, Equal, Free, Subspace, inside, unit_rows
 from gsat.costs import flat_labels
-from gsat.oracle import Oracle, frozen, untouched
+from gsat.flat import Flat
+from gsat.oracle import frozen, untouched
+from gsat.reduce import row_space
 from gsat.sanity import warn_of_masking
 
-AT_ONCE = 2000  # samples per pass through the model; a group may be a whole test set
 LEAPS = 8  # from one start, at the most
 
 
@@ -51,7 +52,7 @@ class Attack(ABC):
 
     eps:       the norm bound, in the units of x (the paper's is 0.05·gsat.mean_norm(X))
     steps:     gradients per restart; step_size: of the refinement, None = 2·eps/steps, the paper's eps/50 at 100
-    restarts:  independent searches, the best kept; random_start: begin at random points instead of x
+    restarts:  searches, the best kept, all but the first from random points; random_start: the first from one too
     loss:      (outputs, y) -> (m,), by default the cross-entropy of logits
     feature_mask, bounds: as in gsat.maximise
     """
@@ -118,20 +119,28 @@ class Attack(ABC):
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
         with frozen(model), untouched(x):
             generator = Generator().manual_seed(self.seed)
-            oracle = Flat(
-                [
-                    Oracle(lambda z, labels=labels: sample_loss(model(z), labels), part, mask, bounds)  # type: ignore[misc]
-                    for part, labels in zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
-                ]
-            )
-            tries = [self._search(oracle, generator, part) for _ in range(self.restarts)]
+            seen = row_space(model, x, mask) if self._rotates and part is None else None
+            if seen is None:
+                oracle = Flat.plain(model, x, y, sample_loss, mask, bounds)
+            else:
+                oracle = Flat.reduced(x, mask, seen, y, sample_loss)
+            searches = [self] + [replace(self, random_start=True)] * (self.restarts - 1)  # from x again is the same
+            tries = [search._search(oracle, generator, part) for search in searches]
             if isinstance(self.ball, Free):
                 best = reduce(Found.joined, tries)
             else:
                 best = max(tries, key=lambda found: found.loss)
-            return (
-                best if mask is None else replace(best, delta=best.delta * mask.reshape(-1))
-            )  # rounding reaches past it
+            if seen is not None:
+                part = seen.basis.expand(best.part) if best.part.numel() else best.part
+                best = replace(best, delta=seen.basis.expand(best.delta), part=part)
+            if mask is not None:
+                best = replace(best, delta=best.delta * mask.reshape(-1))  # rounding reaches past it
+            return best
+
+    @property
+    def _rotates(self) -> bool:
+        """Whether the search does not depend on the axes of feature space, so that `gsat.reduce` holds."""
+        return self.ball.rotates and self.bounds is None and self.restarts == 1 and not self.random_start
 
     @abstractmethod
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
@@ -140,30 +149,7 @@ class Attack(ABC):
     def _first(self, oracle: Flat, generator: Generator) -> Tensor:
         if not self.random_start:
             return torch.zeros_like(oracle.x)
-        far = torch.randn(oracle.x.shape, generator=generator).to(oracle.x)
-        mask = oracle.parts[0].mask
-        return self.eps * unit_rows(far if mask is None else far * mask.reshape(-1))
-
-
-class Flat:
-    """The losses and gradients of samples (m, *features) for perturbations (m, d), a few thousand samples at a time."""
-
-    def __init__(self, parts: list[Oracle]) -> None:
-        self.parts = parts
-        self.x = torch.cat([rows(part.x) for part in parts])
-
-    def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses and the gradient, as a matrix."""
-        found = [part(piece) for part, piece in self._split(delta)]
-        return torch.cat([losses for losses, _ in found]), torch.cat([rows(gradient) for _, gradient in found])
-
-    def losses(self, delta: Tensor) -> Tensor:
-        """The losses alone."""
-        return torch.cat([part.losses(piece) for part, piece in self._split(delta)])
-
-    def _split(self, delta: Tensor) -> list[tuple[Oracle, Tensor]]:
-        pieces = torch.split(delta, [len(part.x) for part in self.parts])
-        return [(part, piece.view_as(part.x)) for part, piece in zip(self.parts, pieces, strict=True)]
+        return self.eps * oracle.directions(generator)
 
 
 @dataclass(frozen=True)
@@ -210,6 +196,10 @@ class FGM(Attack):
         if self.direction not in ("gradient", "sign"):
             raise ValueError(f'direction must be "gradient" or "sign", got {self.direction!r}')
 
+    @property
+    def _rotates(self) -> bool:
+        return super()._rotates and self.direction == "gradient"
+
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
         _, gradient = oracle(self._first(oracle, generator))
         delta = self.eps * unit_rows(gradient.sign() if self.direction == "sign" else gradient)
@@ -245,7 +235,7 @@ class Structured(Attack):
             if start not in (0, 2):
                 far = self.eps * unit_rows(slope) if start == 1 else -best.delta
                 if start > 3:
-                    far = 3 * self.eps * unit_rows(torch.randn(slope.shape, generator=generator).to(slope))
+                    far = 3 * self.eps * oracle.directions(generator)
                 gradient, left = oracle(far)[1], left - 1
             found, left = self._leaps(oracle, gradient, left, kept, part)
             best = max(best, found, key=lambda candidate: candidate.loss)

@@ -26,6 +26,7 @@ class Ball(Protocol):
     """A structure across the rows of (m, d) matrices."""
 
     rows_are_free: ClassVar[bool]  # in a given part each row may be chosen on its own
+    rotates: ClassVar[bool]  # a rotation of the features keeps the structure
 
     def part(self, gradient: Tensor) -> Tensor:
         """The shared part along which Σ_i max_{‖δ_i‖ ≤ 1} ⟨g_i, δ_i⟩ is largest, or nearly so."""
@@ -39,6 +40,7 @@ class Free:
     """No structure: nothing is shared."""
 
     rows_are_free: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
 
     def part(self, gradient: Tensor) -> Tensor:
         """Empty."""
@@ -54,6 +56,7 @@ class Equal:
     """All rows are equal. The part is empty while the row is sought, or the row (d,) itself."""
 
     rows_are_free: ClassVar[bool] = False
+    rotates: ClassVar[bool] = True
 
     def part(self, gradient: Tensor) -> Tensor:
         """Empty: `restrict` finds the row."""
@@ -69,6 +72,7 @@ class Columns:
     """At most k columns, or blocks of columns, are non-zero. The part is a mask (d,) of zeros and ones."""
 
     rows_are_free: ClassVar[bool] = True
+    rotates: ClassVar[bool] = False
 
     k: int
     feature_groups: tuple[Hashable, ...] | None = None
@@ -103,6 +107,7 @@ class Subspace:
     """The rows lie in one subspace of at most `rank` dimensions. The part is an orthonormal basis (rank, d)."""
 
     rows_are_free: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
 
     rank: int
 

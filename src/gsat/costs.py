@@ -38,6 +38,11 @@ class Penalised(ABC):
     alpha: float
 
     @property
+    def rotates(self) -> bool:
+        """Whether c(Δ) = c(Δ·Q) for every rotation Q of the features: see `gsat.reduce`."""
+        return False
+
+    @property
     def ridge(self) -> float:
         """The weight of ‖Δ‖²_F in the cost."""
         return 1 - self.alpha
@@ -82,6 +87,11 @@ class _Weighted(Penalised):
 @dataclass(frozen=True)
 class Universal(_Weighted):
     """One shift moves every sample: g(Δ) = 0 if all rows are equal, else +∞."""
+
+    @property
+    def rotates(self) -> bool:
+        """Equal rows stay equal."""
+        return True
 
     def _structure(self, delta: Tensor) -> Tensor:
         matrix = rows(delta)
@@ -163,6 +173,11 @@ class LowRank(_Weighted):
         if self.k is not None:
             object.__setattr__(self, "k", _checks.count("k", self.k))
 
+    @property
+    def rotates(self) -> bool:
+        """Singular values stay as they are."""
+        return True
+
     def _structure(self, delta: Tensor) -> Tensor:
         sigma = singular_values(rows(delta))
         if self.k is None:
@@ -189,6 +204,11 @@ class Unstructured(Penalised):
     """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness."""
 
     alpha: float = field(init=False, repr=False, default=0.0)
+
+    @property
+    def rotates(self) -> bool:
+        """Lengths stay as they are."""
+        return True
 
     def _structure(self, delta: Tensor) -> Tensor:
         return delta.new_zeros((), dtype=wide(delta))

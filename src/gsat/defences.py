@@ -128,8 +128,8 @@ class GSAT(Defence):
         inner = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
         if isinstance(inner, GroupSparse):
             return float((inner.norms(self.delta) > 0).sum())
-        if isinstance(inner, LowRank):
-            sigma = singular_values(rows(self.delta))
+        if isinstance(inner, LowRank) and self.adversary.compact is not None:
+            sigma = singular_values(rows(self.adversary.compact))
             return float((sigma > 1e-6 * sigma[0]).sum())
         return None
 

@@ -19,7 +19,8 @@ from tqdm.auto import tqdm
 from gsat import _checks
 from gsat._numeric import norm, rows
 from gsat.adversary import per_sample_cross_entropy
-from gsat.attacks import AT_ONCE, Attack, Universal
+from gsat.attacks import Attack, Universal
+from gsat.flat import AT_ONCE
 from gsat.oracle import clamped, frozen
 from gsat.sampling import take, take_labels
 from gsat.sanity import warn_of_masking

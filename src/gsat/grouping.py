@@ -11,7 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks
-from gsat.costs import GroupCost, Penalised
+from gsat._numeric import rows
+from gsat.costs import GroupCost, Penalised, Universal
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,12 @@ class BoundPerBatch:
         """The prox of c in each batch."""
         return self._each(v, lambda part: self.cost.prox(part, tau))
 
-    def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
+    def _check_length(self, v: Tensor) -> None:
         if len(self.order) != len(v):
             raise ValueError(f"batch must have one id per sample ({len(v)}), got {len(self.order)}")
+
+    def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
+        self._check_length(v)
         return torch.split(v[self.order.to(v.device)], list(self.sizes))
 
     def _each(self, v: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -88,11 +92,27 @@ class _PenalisedPerBatch(BoundPerBatch, Penalised):
     def ridge(self) -> float:
         return self.cost.ridge
 
+    @property
+    def rotates(self) -> bool:
+        return self.cost.rotates
+
     def _structure(self, delta: Tensor) -> Tensor:
         return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        if is_universal(self.cost):
+            return self._means(v)
         return self._each(v, lambda part: self.cost.shrink(part, tau))
+
+    def _means(self, v: Tensor) -> Tensor:
+        """Every row becomes the mean row of its batch; there may be a hundred batches, so none is touched alone."""
+        self._check_length(v)
+        sizes = torch.tensor(self.sizes, device=v.device)
+        code = (
+            torch.empty_like(self.order).index_copy_(0, self.order, torch.repeat_interleave(sizes.cpu())).to(v.device)
+        )
+        sums = rows(v).new_zeros(len(sizes), rows(v).shape[1]).index_add_(0, code, rows(v))
+        return (sums / sizes[:, None])[code].view_as(v)
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,11 @@ class Scaled(Penalised):
         """That of the cost, in units of s."""
         return self.cost.ridge / self.s**2
 
+    @property
+    def rotates(self) -> bool:
+        """As the cost does."""
+        return self.cost.rotates
+
     def _structure(self, delta: Tensor) -> Tensor:
         return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
 
@@ -137,6 +162,11 @@ class ScaledPlain:
     def prox(self, v: Tensor, tau: float) -> Tensor:
         """s·prox(V/s, tau/s²)."""
         return self.s * self.cost.prox(v / self.s, tau / self.s**2)
+
+
+def is_universal(cost: GroupCost) -> bool:
+    """Whether the cost asks for equal rows, in whatever units."""
+    return isinstance(cost.cost if isinstance(cost, Scaled) else cost, Universal)
 
 
 def scaled(cost: GroupCost | PerBatch, s: float) -> GroupCost | PerBatch:

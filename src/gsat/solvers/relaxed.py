@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm, rows, total
-from gsat.costs import GroupCost, Penalised, Universal
-from gsat.grouping import PerBatch, Scaled
+from gsat.costs import GroupCost, Penalised
+from gsat.grouping import PerBatch, is_universal
 from gsat.oracle import Oracle
 from gsat.solvers.protocol import linearised_maximum, ridge_of
 
@@ -31,7 +31,7 @@ def schedule(cost: GroupCost, m: int, n_inner: int, relax: int) -> Schedule:
     A universal shift has many local maxima, about one per class it can push to, and the mean of the samples' gradients
     leads to a poor one: there a tournament of shifts is held. Any other structure is phased in by blending.
     """
-    if _is_universal(cost) and relax > 0 and n_inner >= 20 and m >= 2 * LEAST_HEAT:
+    if is_universal(cost) and relax > 0 and n_inner >= 20 and m >= 2 * LEAST_HEAT:
         field = min(TOURNAMENT[0], m // LEAST_HEAT)
         return tuple(max(1, size * field // TOURNAMENT[0]) for size in TOURNAMENT)
     n = min(relax, n_inner // 4)
@@ -110,7 +110,3 @@ def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tens
     oracle.n_gradients += (len(shifts) + 1) // 2
     best = max(range(len(shifts)), key=lambda i: scores[i] if math.isfinite(scores[i]) else -math.inf)
     return shifts[best].expand_as(oracle.x).contiguous()
-
-
-def _is_universal(cost: GroupCost) -> bool:
-    return isinstance(cost.cost if isinstance(cost, Scaled) else cost, Universal)
