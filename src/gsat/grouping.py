@@ -79,7 +79,7 @@ class BoundPerBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class _PenalisedPerBatch(BoundPerBatch, Penalised):
+class _PenalisedPerBatch(Penalised, BoundPerBatch):
     """As `BoundPerBatch`, for a cost with a quadratic term, which is the same for every batch."""
 
     cost: Penalised
