@@ -247,6 +247,21 @@ def test_proximal_sees_through_flat_gradients(digits, cost, lam):
     assert proximal > 0.99 * gain(gsat.Proximal(), 300)
 
 
+@pytest.mark.parametrize("cost", [gsat.Universal(), gsat.GroupSparse(), gsat.LowRank()], ids=repr)
+def test_an_ascent_that_gains_no_more_ends(digits, cost):
+    net, X, y = digits
+    x = X[:100]
+
+    def loss(z):
+        return cross_entropy(net(z), y[:100], reduction="none")
+
+    zero, whole = total(loss, x) / len(x), gsat.maximise(loss, x, cost, lam=0.5, n_inner=40)
+    short = gsat.maximise(loss, x, cost, lam=0.5, n_inner=40, solver=gsat.Proximal(tol=1e-3))
+    assert whole.n_gradients == 40 or whole.residual < 1e-5 * float(whole.delta.norm())
+    assert short.n_gradients < 0.7 * whole.n_gradients
+    assert short.objective - zero >= 0.99 * (whole.objective - zero)
+
+
 @pytest.mark.parametrize("lam", [0.5, 1.0])
 def test_one_shift_finds_the_highest_of_many_maxima(digits, lam):
     """Twenty gradients against Adam from 12 starts, on five groups; a shift has about one maximum per class."""

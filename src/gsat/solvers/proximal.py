@@ -65,9 +65,11 @@ class Proximal:
 
     relax: int = 4
     sufficient: float = 1e-3  # the share of ‖step‖²/2η by which S must rise
+    tol: float = 0.0  # the ascent ends with a step that raises S by less than this share of all it has gained
 
     def __post_init__(self) -> None:
         _checks.count("relax", self.relax)
+        _checks.number("tol", self.tol, least=0, below=1)
         _checks.number("sufficient", self.sufficient, least=0, most=1)
 
     def init(self, x: Tensor, n_inner: int) -> ProximalState:
@@ -106,6 +108,8 @@ class Proximal:
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
         )
+        if self.tol > 0 and objective - here.objective < self.tol * (objective - state.zero.objective):
+            return replace(moved, done=True)
         return self._propose(oracle, cost, moved, lam)
 
     def _leave_zero(
