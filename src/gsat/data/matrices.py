@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,22 +107,15 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
     label, batch and ids name other arrays than y, batch and sample_ids. Pickled objects are refused.
     """
     content: dict[str, NDArray[Any]] = {}
-    with path.open("rb") as stream:
-        if stream.read(2) != b"PK":
-            raise ValueError(f"{path} must be a whole .npz file, got one that does not start as a zip file")
-        stream.seek(0)
-        with (
-            whole(path, ".npz", zipfile.BadZipFile, zlib.error, EOFError, OSError),
-            np.load(stream, allow_pickle=False) as arrays,
-        ):
-            wanted = {"y": label, "batch": batch, "sample_ids": ids, "X": None, "feature_names": None}
-            for default, name in wanted.items():
-                if name is not None:
-                    among(path, {"y": "label", "sample_ids": "ids"}.get(default, default), name, arrays.files, "array")
-                if (name or default) in arrays.files:
-                    content[default] = _array(path, name or default, arrays)
-            if "X" not in content:
-                raise ValueError(f"{path} must have an array X of samples, it has {listed(arrays.files)}")
+    with _open_npz(path) as arrays:
+        wanted = {"y": label, "batch": batch, "sample_ids": ids, "X": None, "feature_names": None}
+        for default, name in wanted.items():
+            if name is not None:
+                among(path, {"y": "label", "sample_ids": "ids"}.get(default, default), name, arrays.files, "array")
+            if (name or default) in arrays.files:
+                content[default] = _array(path, name or default, arrays)
+        if "X" not in content:
+            raise ValueError(f"{path} must have an array X of samples, it has {listed(arrays.files)}")
     X = as_float32(path, "X", content["X"])
     row = by_id(None)
     found: dict[str, NDArray[Any]] = {}
@@ -139,6 +133,12 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
         feature_names=None if names is None else tuple(names.astype(str).tolist()),
         sample_ids=None if samples is None else tuple(samples.tolist()),
     )
+
+
+def all_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an .npz file, in the order of their names. Pickled objects are refused."""
+    with _open_npz(path) as arrays:
+        return {name: _array(path, name, arrays) for name in sorted(arrays.files)}
 
 
 def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -206,6 +206,20 @@ def _column(path: Path, name: str, column: Any, types: Any) -> NDArray[np.float3
         raise ValueError(f"{path}, column {name!r} must hold numbers, got {got}; {NAME_IT}")
     values = column.to_numpy()
     return as_float32(path, f"column {name!r}", values.astype(np.float64) if values.dtype == object else values)
+
+
+@contextmanager
+def _open_npz(path: Path) -> Iterator[Any]:
+    """The arrays of an .npz file, read as they are asked for."""
+    with path.open("rb") as stream:
+        if stream.read(2) != b"PK":
+            raise ValueError(f"{path} must be a whole .npz file, got one that does not start as a zip file")
+        stream.seek(0)
+        with (
+            whole(path, ".npz", zipfile.BadZipFile, zlib.error, EOFError, OSError),
+            np.load(stream, allow_pickle=False) as arrays,
+        ):
+            yield arrays
 
 
 def _array(path: Path, name: str, arrays: Any) -> NDArray[Any]:

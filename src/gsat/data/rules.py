@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from gsat.data.table import Table
+
+T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
 
@@ -74,6 +76,13 @@ def among(path: Path, option: str, name: str, names: Iterable[str], what: str) -
     if name not in names:
         raise ValueError(f"{path} must have the {what} that {option}={name!r} names, it has {listed(names)}")
     return name
+
+
+def picked(name: str, option: str, value: str, choices: Mapping[str, T]) -> T:
+    """What `value` of `option` stands for, which must be one of the choices that the data set `name` has."""
+    if value not in choices:
+        raise ValueError(f"{option} must be one of {', '.join(choices)} for the data set {name}, got {value!r}")
+    return choices[value]
 
 
 def listed(names: Sequence[str]) -> str:
