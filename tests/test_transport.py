@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment, linprog
 import gsat
 from gsat import transport
 from gsat.grouping import scaled
+from gsat.models import build
 
 FINITE = {
     "group-sparse": gsat.GroupSparse(0.3),
@@ -70,8 +71,9 @@ def test_primal_is_dual(name, n_x, n_z, m):
     assert float(plan) == pytest.approx(float(potential), rel=1e-8)
 
 
-@pytest.mark.parametrize("alpha", [0.4, 1.0])
-@pytest.mark.parametrize(("n", "m"), [(2, 2), (2, 3), (3, 2), (3, 3), (4, 2)])
+@pytest.mark.parametrize(
+    ("n", "m", "alpha"), [(n, m, a) for n in (2, 3, 4) for m in (2, 3) for a in (0.4, 1.0) if (n, m, a) != (4, 3, 1.0)]
+)
 def test_primal_is_dual_for_universal_on_lattices(n, m, alpha):
     (x, p, z, q, shifts, share), cost = lattice(n, seed=n + m), gsat.Universal(alpha)
     plan, potential = transport.primal(x, p, z, q, cost, m), transport.dual(x, p, z, q, cost, m)
@@ -150,6 +152,18 @@ def test_one_sample_is_ordinary_transport(n_x, n_z):
     ]:
         for solve in (transport.primal, transport.dual):
             assert float(solve(x, p, z, q, cost, 1)) == pytest.approx(ordinary(p, q, price), rel=1e-8)
+
+
+@pytest.mark.parametrize(("n_x", "n_z"), SIZES)
+def test_one_sample_is_what_pot_computes(n_x, n_z):
+    import ot
+
+    x, p, z, q = problem(n_x, n_z, seed=3 * n_x + n_z)
+    for cost in (*FINITE.values(), gsat.Universal(0.3)):
+        price = np.array([[float(cost.value(torch.from_numpy(b - a)[None])) for b in z] for a in x])
+        exact = ot.emd2(p, q, price)
+        for solve in (transport.primal, transport.dual):
+            assert float(solve(x, p, z, q, cost, 1)) == pytest.approx(exact, rel=1e-8)
 
 
 def test_equal_weights_are_an_assignment():
@@ -234,6 +248,55 @@ def test_the_worst_risk_is_the_mean_transform(name, lam, m):
     for seed in range(3):
         q = np.random.default_rng(seed).dirichlet(np.ones(len(z)))
         assert loss @ q - lam * transport.dual(x, p, z, q, cost, m).value <= worst.value + 1e-6
+
+
+@pytest.mark.parametrize("name", [*FINITE, "universal"])
+def test_the_worst_risk_of_a_network_is_the_mean_transform(name):
+    """Theorem 2 with the cross-entropy of a network, tabulated at the atoms."""
+    cost, m, lam = FINITE.get(name, gsat.Universal(0.4)), 2, 0.7
+    x, p, z, _ = problem(3, 4, seed=8)
+    z[:3] = x + (0.3 if name == "universal" else 0.3 * z[:3])
+    model = build("elu", (3,), 2, seed=5, hidden=6).double()
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(
+            model(torch.from_numpy(z)), torch.tensor([0, 1, 1, 0]), reduction="none"
+        )
+    worst = transport.worst_risk(loss, x, p, z, cost, m, lam)
+    assert worst.value == pytest.approx(mean_transform(loss, x, p, z, cost, m, lam), abs=1e-6)
+    assert worst.q.max() < 0.99
+
+
+@pytest.mark.parametrize("name", [*FINITE, "universal"])
+def test_the_worst_law_within_a_radius(name):
+    cost, m = FINITE.get(name, gsat.Universal(0.4)), 2
+    x, p, z, _ = lattice(2, seed=m)[:4] if name == "universal" else problem(2, 4, seed=m)
+    z = np.concatenate([x, z])
+    loss = np.random.default_rng(m).normal(size=len(z))
+    clean, values = p @ loss[:2], []
+    far = transport.primal(x, p, z, transport.worst_risk(loss, x, p, z, cost, m, 1e-6).q, cost, m).value
+    for share in (0.0, 0.1, 0.5, 1.0, 1.5):
+        found = transport.worst_risk_within(loss, x, p, z, cost, m, share * far)
+        assert found.value == pytest.approx(loss @ found.q, abs=1e-9)
+        assert transport.primal(x, p, z, found.q, cost, m).value <= share * far + 1e-8
+        values.append(found.value)
+        for lam in (0.1, 1.0, 10.0):
+            assert found.value <= lam * share * far + transport.worst_risk(loss, x, p, z, cost, m, lam).value + 1e-8
+    assert values[0] == pytest.approx(clean, abs=1e-8)
+    assert values[0] < values[1] < values[2] < values[3]
+    assert values[4] == pytest.approx(values[3], abs=1e-6)
+    q = np.random.default_rng(m).dirichlet(np.ones(len(z)))
+    cost_of_q = transport.primal(x, p, z, q, cost, m).value
+    if np.isfinite(cost_of_q):
+        assert loss @ q <= transport.worst_risk_within(loss, x, p, z, cost, m, cost_of_q).value + 1e-8
+
+
+def test_no_law_is_near_enough():
+    inputs = [2.0, 3.0], np.array([[0.0]]), [1.0], np.array([[5.0], [6.0]]), gsat.Universal(0.5), 2
+    assert transport.worst_risk_within(*inputs, 12.4).value == -float("inf")  # c/m = ½·5² at the least
+    assert transport.worst_risk_within(*inputs, 12.5).value == pytest.approx(2.0)
+    assert transport.worst_risk_within(*inputs, 14.0).value == pytest.approx(2 + 1.5 / 5.5)
+    with pytest.raises(ValueError, match=r"radius must be >= 0, got -1"):
+        transport.worst_risk_within(*inputs, -1)
 
 
 def test_theorem_2_needs_a_cost_that_is_permutation_invariant():

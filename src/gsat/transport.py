@@ -60,7 +60,7 @@ class Transform(_Value):
 
 @dataclass(frozen=True, eq=False)
 class WorstRisk(_Value):
-    """max_Q E_Q[ℓ] − lam·W(P, Q) and the weights q of a Q that attains it (None where the value is -inf)."""
+    """The largest risk and the weights q of a law Q that attains it (None where the value is -inf)."""
 
     q: Array | None
 
@@ -132,17 +132,42 @@ def worst_risk(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, lam
     of P^m; for a cost that depends on the order of the samples it may be larger.
     """
     lam = _checks.number("lam", lam, above=0)
-    problem = _Problem.of(x, z, cost, m)
-    weights, losses = problem.group_weights(p), _per_atom("loss_z", loss_z, problem.n_z)
-    pairs = np.nonzero(np.isfinite(table := problem.table(cost)))
-    minus_q = vstack([coo_array((len(weights), problem.n_z)), *[-coo_array(np.eye(problem.n_z))] * m])
-    gain = np.concatenate([-lam / m * table[pairs], losses])
+    return _largest_risk(loss_z, p, _Problem.of(x, z, cost, m), cost, lam=lam)
+
+
+def worst_risk_within(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, radius: float) -> WorstRisk:
+    """The largest E_Q[ℓ] over the laws Q on the atoms z with W(P, Q) ≤ radius: one linear program over Q and the plan.
+
+    By the duality of linear programs it is the least lam·radius + max_Q {E_Q[ℓ] − lam·W(P, Q)} over lam > 0, the bound
+    that `gsat.certify` computes for a model. The value is -inf where no Q is that near.
+    """
+    radius = _checks.number("radius", radius, least=0)
+    return _largest_risk(loss_z, p, _Problem.of(x, z, cost, m), cost, radius=radius)
+
+
+def _largest_risk(
+    loss_z: Any, p: Any, problem: _Problem, cost: GroupCost, *, lam: float = 0.0, radius: float = math.inf
+) -> WorstRisk:
+    """The largest E_Q[ℓ] − lam·W over plans that cost at most `radius` and have m equal marginals Q on z."""
+    m, n_z = problem.m, problem.n_z
+    weights, losses = problem.group_weights(p), _per_atom("loss_z", loss_z, n_z)
+    table = problem.table(cost)
+    unit, pairs = _unit(table), np.nonzero(np.isfinite(table))
+    paid = table[pairs] / (m * unit)
+    minus_q = vstack([coo_array((len(weights), n_z)), *[-coo_array(np.eye(n_z))] * m])
+    gain = np.concatenate([-lam * unit * paid, losses])
     scale = _unit(np.abs(gain))
-    laws, rules = np.append(weights, np.zeros(m * problem.n_z)), hstack([problem.constraints(pairs), minus_q])
-    found = _solve(-gain / scale, A_eq=rules, b_eq=laws, bounds=(0, None))
+    program = {
+        "A_eq": hstack([problem.constraints(pairs), minus_q]),
+        "b_eq": np.append(weights, np.zeros(m * n_z)),
+        "bounds": (0, None),
+    }
+    if radius < math.inf:
+        program |= {"A_ub": coo_array(np.append(paid, np.zeros(n_z))[None]), "b_ub": [radius / unit]}
+    found = _solve(-gain / scale, **program)
     if found is None:
         return WorstRisk(-math.inf, None)
-    return WorstRisk(-found.fun * scale, found.x[len(pairs[0]) :].clip(min=0))
+    return WorstRisk(-found.fun * scale, found.x[len(paid) :].clip(min=0))
 
 
 def check_permutation_invariance(cost: GroupCost, x: Any, z: Any, m: int) -> None:

@@ -1,0 +1,28 @@
+"""Small networks with weights that depend on a seed alone, and costs with a quadratic term."""
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+import gsat
+from gsat.grouping import scaled
+from strategies import normal
+
+COSTS = {
+    "universal": gsat.Universal(0.4),
+    "group-sparse": gsat.GroupSparse(0.1),
+    "low-rank": gsat.LowRank(0.15),
+    "unstructured": gsat.Unstructured(),
+    "scaled low-rank": scaled(gsat.LowRank(0.2), 0.7),
+}
+
+
+def net(*sizes, seed=0, gain=1.0):
+    """Linear layers of these sizes with ELU units between them, in float64."""
+    layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.ELU())]
+    model = nn.Sequential(*layers[:-1]).double()
+    with torch.no_grad():
+        for number, weight in enumerate(model.parameters()):
+            weight.copy_(gain * normal(*weight.shape, seed=100 * seed + number) / weight.shape[-1] ** 0.5)
+    return model
