@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gsat.data import make_batches, make_cell_types
+from gsat.data import make_batches, make_cell_types, make_shift
 
 SHIFTS = ("universal", "low-rank", "group-sparse")
 MAKERS = {shift: lambda shift=shift, **options: make_batches(shift=shift, **options) for shift in SHIFTS}
@@ -143,3 +143,29 @@ def test_options_of_another_shift_are_not_looked_at():
 def test_make_cell_types_refuses_one_type():
     with pytest.raises(ValueError, match=r"^n_types must be >= 2 and <= 600, got 1$"):
         make_cell_types(n_types=1)
+
+
+@pytest.mark.parametrize("shift", ["none", "universal", "per class", "group-sparse", "low-rank", "unstructured"])
+def test_a_single_shift_has_its_structure_and_size(shift):
+    table = make_shift(120, 30, 2, shift=shift, strength=0.7, rank=4, k=3, seed=9)
+    moved = table.shift[table.batch == "moved"]
+    assert (table.shift[table.batch == "reference"] == 0).all()
+    assert moved.any() == (shift != "none")
+    norm = np.linalg.norm(moved, axis=1).mean() / np.linalg.norm(table.X - table.shift, axis=1).mean()
+    assert norm == pytest.approx(0.7 if moved.any() else 0, rel=1e-5)
+    rank, distinct, columns = np.linalg.matrix_rank(moved), len(np.unique(moved, axis=0)), moved.any(axis=0).sum()
+    assert (rank, distinct, columns) == {
+        "none": (0, 1, 0),
+        "universal": (1, 1, 30),
+        "per class": (2, 2, 30),
+        "group-sparse": (3, 60, 3),
+        "low-rank": (4, 60, 30),
+        "unstructured": (30, 60, 30),
+    }[shift]
+
+
+def test_a_single_shift_of_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match=r"shift must be one of none, universal, per class, .*got 'sparse'"):
+        make_shift(shift="sparse")
+    with pytest.raises(ValueError, match="k must be >= 1 and <= 8, got 9"):
+        make_shift(d=8, shift="group-sparse", k=9)

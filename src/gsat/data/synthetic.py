@@ -3,7 +3,8 @@
 A sample is clean + shift, and the table's `shift` keeps the second part. Batches of the test side are
 moved by `strength` times the mean row norm of the clean samples, on average over their rows; batches of
 the training side carry a quarter of it, as laboratories that once agreed on a protocol would. Shifts lean
-towards what tells the classes apart: one that no classifier looks at would be harmless.
+towards what tells the classes apart: one that no classifier looks at would be harmless. `make_shift` is
+plainer: its training side does not move, and its shift has no direction that it prefers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 SHIFTS = ("universal", "low-rank", "group-sparse")
+STRUCTURES = ("none", "universal", "per class", "group-sparse", "low-rank", "unstructured")
 TRAIN_SHARE = 0.25
 CLASS_DISTANCE = 4.0  # between class means, in standard deviations: about 5 % of three classes overlap
 
@@ -60,6 +62,52 @@ def make_batches(
     names = tuple(f"feature{j}" for j in range(d))
     labels = np.char.add("batch", batch.astype(str))
     return _table(clean, delta, y, labels, is_test, strength, names, f"{shift} batches")
+
+
+def make_shift(
+    n: int = 400,
+    d: int = 50,
+    n_classes: int = 3,
+    *,
+    shift: str = "universal",
+    strength: float = 0.5,
+    rank: int = 2,
+    k: int = 5,
+    seed: int = 0,
+) -> Table:
+    """Gaussian classes in two batches, X (n, d): "reference", and "moved" by a shift that has one structure only.
+
+    none:         nothing moves
+    universal:    all samples move by one vector
+    per class:    the samples of a class move by one vector, another one for each class
+    group-sparse: `k` features move, by another amount around 0 in every sample
+    low-rank:     every sample moves by its own mixture, with weights around 0, of `rank` directions
+    unstructured: every sample moves in a direction of its own
+    """
+    if shift not in STRUCTURES:
+        raise ValueError(f"shift must be one of {', '.join(STRUCTURES)}, got {shift!r}")
+    rng = np.random.default_rng(seed)
+    y, batch = _design(rng, n, n_classes, "n_batches", 2)
+    means = rng.normal(size=(n_classes, d))
+    means *= CLASS_DISTANCE / np.sqrt(2 * d)
+    clean = means[y] + rng.normal(size=(n, d))
+    delta = np.zeros((n, d))
+    if shift == "universal":
+        delta += rng.normal(size=d)
+    elif shift == "per class":
+        delta += rng.normal(size=(n_classes, d))[y]
+    elif shift == "group-sparse":
+        _between("k", k, 1, d)
+        delta[:, rng.choice(d, size=k, replace=False)] = rng.normal(size=(n, k))
+    elif shift == "low-rank":
+        _between("rank", rank, 1, d)
+        delta += rng.normal(size=(n, rank)) @ rng.normal(size=(rank, d))
+    elif shift == "unstructured":
+        delta += rng.normal(size=(n, d))
+    delta[batch == 0] = 0
+    names = tuple(f"feature{j}" for j in range(d))
+    labels = np.array(["reference", "moved"])[batch]
+    return _table(clean, delta, y, labels, batch == 1, strength, names, f"{shift} shift")
 
 
 def make_cell_types(
@@ -143,7 +191,8 @@ def _table(
         raise ValueError(f"strength must be >= 0 and finite, got {strength}")
     wanted = strength * np.linalg.norm(clean, axis=1).mean()
     for side, share in ((~is_test, TRAIN_SHARE), (is_test, 1.0)):
-        delta[side] *= share * wanted / np.linalg.norm(delta[side], axis=1).mean()
+        if delta[side].any():
+            delta[side] *= share * wanted / np.linalg.norm(delta[side], axis=1).mean()
     shift = delta.astype(np.float32)
     X = clean.astype(np.float32) + shift
     return Table(

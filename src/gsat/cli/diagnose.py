@@ -1,0 +1,93 @@
+"""`gsat diagnose`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gsat.cli.app import app, fail, user_errors
+from gsat.cli.files import vacant, write
+from gsat.cli.options import AsJson, DataDir, Seed
+from gsat.cli.source import Batch, Data, Ids, Label, Layer, Missing, OneHot, Pheno, Source
+
+FILES = ("diagnosis.json", "diagnosis.png")
+
+
+@app.command(
+    epilog="Examples: [bold]gsat diagnose cells.h5ad --batch donor --label cell_type --out runs/shift[/bold], "
+    "[bold]gsat diagnose sc-mixology --batch technology[/bold], "
+    "[bold]gsat diagnose table.csv --batch lab --json[/bold]",
+)
+@user_errors
+def diagnose(
+    data: Data,
+    batch: Batch = None,
+    label: Label = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for diagnosis.json and diagnosis.png.")] = None,
+    ids: Ids = None,
+    layer: Layer = None,
+    pheno: Pheno = None,
+    missing: Missing = None,
+    one_hot: OneHot = False,
+    standardize: Annotated[
+        bool | None,
+        typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10."),
+    ] = None,
+    max_features: Annotated[
+        int | None, typer.Option(help="The most features that group-sparse may mean; default the root of their number.")
+    ] = None,
+    max_rank: Annotated[int | None, typer.Option(help="The most directions that low-rank may mean; default 5.")] = None,
+    n_splits: Annotated[int, typer.Option(help="How often the samples are halved.")] = 10,
+    max_samples: Annotated[int, typer.Option(help="Larger data is thinned to so many samples.")] = 1000,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say which structure the shift between batches has, how large it is, and what to train with."""
+    from gsat.diagnosis import diagnose as examine
+
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            fail(f"--out must be a folder, got the file {out}")
+        vacant(*(out / name for name in FILES), force=force)
+    source = Source.given(
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+    )
+    table = source.read(data_dir)
+    if table.batch is None:
+        fail(f"--batch must name the column or key of {data} that tells the batches, got none")
+    found = examine(
+        table.X,
+        table.batch,
+        table.y,
+        standardize=not source.is_pixels if standardize is None else standardize,
+        max_features=max_features,
+        max_rank=max_rank,
+        n_splits=n_splits,
+        max_samples=max_samples,
+        random_state=seed,
+    )
+    moving = [_name(table.feature_names, j) for j in found.features.tolist()]
+    content = {**source.describe(), "checksum": table.checksum, **found.to_dict(), "features": moving}
+    if out is not None:
+        picture = io.BytesIO()
+        found.plot(picture)
+        for name, data_of_file in zip(FILES, (json.dumps(content, indent=1).encode(), picture.getvalue()), strict=True):
+            write(out / name, data_of_file)
+    if as_json:
+        typer.echo(json.dumps(content))
+        return
+    typer.echo(found)
+    if found.structure == "group-sparse" or found.also == ("group-sparse",):
+        typer.echo(f"\nmost moved: {', '.join(moving[: found.k])}")
+    if out is not None:
+        typer.echo(f"\nfigure: {out / FILES[1]}   numbers: {out / FILES[0]}")
+
+
+def _name(names: tuple[str, ...] | None, position: int) -> Any:
+    return position if names is None else names[position]

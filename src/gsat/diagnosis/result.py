@@ -1,0 +1,139 @@
+"""What diagnose() found, to read, to draw and to keep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from gsat.diagnosis.verdict import LEVEL, SHARE
+
+ADVICE = {  # what to train with
+    "none": None,
+    "universal": "universal",
+    "per class": "low-rank",
+    "group-sparse": "group-sparse",
+    "low-rank": "low-rank",
+    "unstructured": "unstructured",
+}
+
+NOT_IMPLIED = {"universal": ("group-sparse",), "per class": ("group-sparse",), "group-sparse": ("low-rank",)}
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """The structure of the shift between batches, how sure that is, and what to train with.
+
+    structure:      "none", "universal", "per class", "group-sparse", "low-rank" or "unstructured"
+    budget:         the size of the shift as a fraction of E‖X‖, as GSATClassifier takes it; 0 for "none"
+    p_value:        of the hypothesis that there is no shift
+    null, excess:   ‖Δ‖² of matched samples of one batch, and how much more between two batches was counted
+    k, rank:        the fewest features, and directions, that hold 80 % of the excess; None where more than
+                    max_features, max_rank would be needed
+    effective_rank: (Σ λ)²/Σ λ² over the eigenvalues λ of the second moment of the shift; None where noise hides them
+    table:          a row for each structure, and for all: energy (‖δ‖²) with its interval of 95 % (low, high), size
+                    (√energy/E‖X‖) and share of the excess with its interval
+    pairs:          a row for each pair of batches: the same verdict on it alone
+    features:       positions of the max_features features that move most, the first most
+    curves:         share of the excess in the first 1, 2, ... "features" and "directions"
+    about:          sizes and settings
+    """
+
+    structure: str
+    budget: float
+    p_value: float
+    null: float
+    excess: float
+    mean_norm: float
+    k: int | None
+    rank: int | None
+    effective_rank: float | None
+    table: pd.DataFrame
+    pairs: pd.DataFrame
+    features: NDArray[Any]
+    curves: dict[str, NDArray[Any]]
+    about: dict[str, Any]
+
+    @property
+    def train_with(self) -> str | None:
+        """The `structure` for GSATClassifier, or None where nothing calls for one."""
+        return ADVICE[self.structure]
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """What the structure does not imply, but what holds 80 % of the excess as well."""
+        held = set(self.table.loc[self.table["share"] >= SHARE, "structure"])
+        return tuple(name for name in NOT_IMPLIED.get(self.structure, ()) if name in held)
+
+    def plot(self, path: str | Path | BinaryIO | None = None) -> Any:
+        """A matplotlib figure: shares of the excess, and how few features and directions hold it; written to `path`."""
+        from gsat.diagnosis.figure import draw
+
+        figure = draw(self)
+        if path is not None:
+            figure.savefig(path, dpi=130)
+        return figure
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it; numbers that are not there are None."""
+        names = ("structure", "also", "train_with", "budget", "p_value", "null", "excess", "mean_norm", "k", "rank")
+        content = {name: getattr(self, name) for name in (*names, "effective_rank")}
+        content |= {"features": self.features.tolist()}
+        content |= {f"curve_{name}": values.tolist() for name, values in self.curves.items()}
+        content |= {"table": self.table.to_dict("records"), "pairs": self.pairs.to_dict("records"), "about": self.about}
+        found: dict[str, Any] = _plain(content)
+        return found
+
+    def __str__(self) -> str:
+        about, none = self.about, self.structure == "none"
+        lines = [
+            f"structure  {self.structure}; "
+            + (
+                "nothing beyond chance"
+                if none
+                else f'train with structure="{self.train_with}", budget={self.budget:.2g}'
+            ),
+            f"samples    {about['n_compared']} of {about['n_samples']}, {about['n_features']} features, "
+            f"{about['n_batches']} batches ({len(self.pairs)} of {about['n_pairs']} pairs), "
+            f"{about['n_classes']} classes",
+            f"no shift   p = {self.p_value:.2g}, {'not ' if self.p_value > LEVEL else ''}rejected at {LEVEL:g}",
+            f"‖Δ‖²       {self.null:.4g} within batches, {self.null + self._energy('all'):.4g} between them"
+            + ("" if none else f"; excess {self.excess:.3g}")
+            + f"; E‖X‖ = {self.mean_norm:.4g}",
+        ]
+        if self.also:
+            lines.insert(1, f"also       80 % of the excess is {' and '.join(self.also)} as well")
+        if self.effective_rank is not None:
+            lines.append(f"rank       effective {self.effective_rank:.1f}")
+        lines += ["", f"{'structure':<14}{'what':<28}{'share of the excess (95 %)':<28}size/E‖X‖"]
+        for name, row in self.table.set_index("structure").iterrows():
+            shares = [f"{100 * row[key]:.0f} %" for key in ("share", "share_low", "share_high")]
+            share = "" if math.isnan(row["share"]) else "{} ({} to {})".format(*shares)
+            lines.append(f"{name:<14}{self._what(str(name)):<28}{share:<28}{row['size']:.3f}")
+        if len(self.pairs) > 1:
+            shown = self.pairs.assign(p_value=[f"{p:.2g}" for p in self.pairs["p_value"]])
+            lines += ["", shown.to_string(index=False, float_format=lambda value: f"{value:.2f}", na_rep="")]
+        return "\n".join(lines)
+
+    def _what(self, structure: str) -> str:
+        few = {"group-sparse": (self.k, "max_features", "features"), "low-rank": (self.rank, "max_rank", "directions")}
+        if structure not in few:
+            return {"universal": "one shift", "per class": "one shift per class"}.get(structure, "")
+        least, limit, what = few[structure]
+        return f"{self.about[limit]} {what}" + (f", {least} for 80 %" if least else "")
+
+    def _energy(self, structure: str) -> float:
+        return float(self.table.set_index("structure").at[structure, "energy"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
