@@ -10,20 +10,22 @@ import typer
 from gsat.cli.app import app, user_errors
 from gsat.cli.folders import clear
 from gsat.cli.options import AsJson, Force, NOuter, Out, Seed
+from gsat.cli.report import write_report
 
 
 @app.command(
-    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about two minutes on two cores)",
+    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about a minute on two cores)",
 )
 @user_errors
 def demo(
     out: Out = Path("runs/demo"), seed: Seed = 0, n_outer: NOuter = 300, force: Force = False, as_json: AsJson = False
 ) -> None:
-    """Train six defences on scikit-learn's digits, attack them with every structure, and draw the curves."""
+    """Train six defences on scikit-learn's digits, attack them with every structure, and write the report."""
     from gsat.experiments.demonstration import demonstrate
 
     clear(out, force)
     results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
+    write_report(out, out / "report.html")
     if as_json:
         typer.echo(results.to_json(orient="records"))
         return
@@ -34,4 +36,4 @@ def demo(
         100 * results.pivot_table(index="defence", columns=["attack", "label"], values="accuracy", sort=False)
     ).round(1)
     typer.echo(wide.to_string())
-    typer.echo(f"curves: {out / 'curves.png'}   figures: {out / 'results.csv'}")
+    typer.echo(f"report: {out / 'report.html'}   curves: {out / 'curves.png'}   figures: {out / 'results.csv'}")

@@ -1,47 +1,119 @@
-"""The demo: six defences on scikit-learn's digits, every structure of attack, one table and one picture."""
+"""The demo: six defences on scikit-learn's digits, every structure of attack, and the files that a report shows."""
 
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor, nn
 
 from gsat import attacks
 from gsat._numeric import mean_norm
+from gsat._spectrum import singular_values
 from gsat.attacks import Attack
 from gsat.checkpoint import replace_file
-from gsat.data import load
+from gsat.data import Table, load
 from gsat.evaluation import evaluate
-from gsat.experiments.training import Plan, train
-from gsat.persist import save_model
+from gsat.experiments.training import Plan, samples, train
 
 DEFENCES = ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank")
 SIZE = 0.1  # of the perturbations in training, as a fraction of E‖X‖₂
 EPS = 0.2  # of the counted attacks: group-sparse and low-rank
+SHOWN = 200  # test digits on which the perturbations of the report are found
+AXES = {"universal": "eps / E‖X‖", "group-sparse": "columns that move", "low-rank": "rank", "pgd": "eps / E‖X‖"}
+FIXED = dict.fromkeys(("group-sparse", "low-rank"), f"eps = {EPS:g}·E‖X‖")
+PROTOCOL = (
+    "Six defences trained on three quarters of scikit-learn's digits (8 x 8 pixels, ten classes) and attacked on the "
+    f"rest, in groups of 200. In training the perturbations of every defence but ERM have the mean norm {SIZE:g}·E‖X‖. "
+    "One seed and a small set: this page shows what the library does, not how well it does it."
+)
+SHIFT = {
+    "kind": "image",
+    "title": f"The universal shift of {EPS:g}·E‖X‖",
+    "note": f"The one shift that harms a model most, found on {SHOWN} test digits. Blue adds ink, red takes it away.",
+    "shape": [8, 8],
+}
+PIXELS = {
+    "kind": "image",
+    "title": "The ten pixels of the group-sparse attack",
+    "note": f"How far each pixel moves (root mean square over {SHOWN} test digits), where ten may move.",
+    "shape": [8, 8],
+}
+SPECTRUM = {
+    "kind": "spectrum",
+    "title": "The directions of the PGD attack",
+    "note": f"The largest singular values of the perturbations of {SHOWN} test digits. The attack has no structure, "
+    "yet a model that is nearly linear is attacked along nine directions, one less than there are classes.",
+}
 
 
 def demonstrate(out: Path, *, seed: int = 0, n_outer: int = 300, progress: bool = False) -> pd.DataFrame:
-    """Train, attack, and write results.csv, curves.png and a model/ per defence into `out`."""
+    """Train, attack, and write into `out` the files of a report, curves.png, and a model/ per defence."""
     table = load("digits")
     out.mkdir(parents=True, exist_ok=True)
-    config = {"data": "digits", "defences": DEFENCES, "size": SIZE, "eps": EPS, "n_outer": n_outer, "seed": seed}
+    config = {
+        "title": "GSAT on handwritten digits",
+        "command": f"gsat demo --seed {seed} --n-outer {n_outer}",
+        "protocol": PROTOCOL,
+        "data": "digits",
+        "defences": DEFENCES,
+        "size": SIZE,
+        "eps": EPS,
+        "n_outer": n_outer,
+        "seed": seed,
+        "report": {"x_label": AXES, "fixed": FIXED},
+    }
     replace_file(out / "config.json", json.dumps(config, indent=1).encode())
-    sweep = _sweep(mean_norm(torch.from_numpy(table.train.X)))
-    frames = []
+    unit = mean_norm(torch.from_numpy(table.train.X))
+    sweep = _sweep(unit)
+    frames, log, timing, shown = [], [], [], [_mean_digit(table)]
     for name in DEFENCES:
         plan = Plan(name, size=SIZE, n_outer=n_outer, n_inner=10, group_size=100, eta0=3e-3, seed=seed)
+        begin = time.perf_counter()
         trained = train(table.train, plan, progress=progress)
-        save_model(out / name / "model", trained.module, {**trained.about, "data": "digits"})
+        per_step = (time.perf_counter() - begin) / n_outer
+        timing.append({"defence": name, "what": "One training step", "seconds": per_step})
+        log += [json.dumps({"defence": name, "seed": seed, **asdict(step)}) + "\n" for step in trained.history]
+        trained.classifier.save(out / name / "model")
         results = evaluate(
-            trained.module, table.test.X, table.test.codes, {label: a for label, (_, a) in sweep.items()}
+            trained.classifier, samples(table.test), table.test.y, {label: a for label, (_, a) in sweep.items()}
         )
         frames.append(_labelled(results, sweep).assign(defence=name))
+        shown += [{"defence": name, **entry} for entry in _perturbations(trained.module, table, unit)]
     results = pd.concat(frames, ignore_index=True)
     results.to_csv(out / "results.csv", index=False)
+    pd.DataFrame(timing).to_csv(out / "timing.csv", index=False)
+    replace_file(out / "log.jsonl", "".join(log).encode())
+    replace_file(out / "perturbations.json", json.dumps({"perturbations": shown}).encode())
     draw_curves(results, out / "curves.png")
     return results
+
+
+def _mean_digit(table: Table) -> dict[str, Any]:
+    """For comparison with the shifts."""
+    return {**SHIFT, "label": "mean digit", "scale": "own", "values": _rounded(torch.from_numpy(table.test.X).mean(0))}
+
+
+def _perturbations(module: nn.Module, table: Table, unit: float) -> list[dict[str, Any]]:
+    """What the attacks find on some test digits: the shift, the pixels, the directions."""
+    x, y = torch.from_numpy(table.test.X[:SHOWN]), torch.from_numpy(table.test.codes[:SHOWN])
+    shift = attacks.Universal(EPS * unit, steps=50).perturb(module, x, y)[0]
+    columns = attacks.GroupSparse(EPS * unit, k=10, steps=50).perturb(module, x, y)
+    free = attacks.PGD(EPS * unit, steps=50).perturb(module, x, y)
+    return [
+        {**SHIFT, "values": _rounded(shift)},
+        {**PIXELS, "values": _rounded(columns.square().mean(0).sqrt())},
+        {**SPECTRUM, "values": _rounded(singular_values(free)[:20])},
+    ]
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 5) for value in values.tolist()]
 
 
 def _sweep(unit: float) -> dict[str, tuple[str, Attack]]:
@@ -77,12 +149,6 @@ def draw_curves(results: pd.DataFrame, path: Path) -> None:
     from matplotlib.figure import Figure
 
     structures = list(dict.fromkeys(results["attack"]))
-    axis = {
-        "universal": "eps / E‖X‖",
-        "pgd": "eps / E‖X‖",
-        "group-sparse": f"columns that move, eps = {EPS:g}·E‖X‖",
-        "low-rank": f"rank, eps = {EPS:g}·E‖X‖",
-    }
     figure = Figure(figsize=(4 * len(structures), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(structures), sharey=True)
@@ -92,7 +158,7 @@ def draw_curves(results: pd.DataFrame, path: Path) -> None:
             label = f"GSAT {name}" if ours else str(name).upper()
             panel.plot(rows["label"], 100 * rows["accuracy"], marker="o", ms=4, ls="-" if ours else "--", label=label)
         panel.set_title(f"{structure} attack")
-        panel.set_xlabel(axis[structure])
+        panel.set_xlabel(", ".join(filter(None, (AXES[structure], FIXED.get(structure)))))
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("accuracy, %")
     panels[-1].legend(fontsize=8)

@@ -1,0 +1,196 @@
+"""The parts of one result, in the order in which they are read: figures first, then tables and settings."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from gsat.report import plots
+from gsat.report import series as names
+from gsat.report.curves import Panel, panels
+from gsat.report.figures import Figures
+from gsat.report.markup import Markup, join, tag
+from gsat.report.perturbations import perturbations
+from gsat.report.placing import case_title
+from gsat.report.reading import Result
+from gsat.report.summary import summary
+from gsat.report.tables import MOST_ROWS, Cell, frame_table, number, table
+
+OWN_PLACE = ("title", "command", "protocol", "notes", "names", "report")  # not among the settings
+QUANTITIES = {
+    "loss": "Loss on the perturbed group",
+    "mean_norm": "Mean ‖δ‖",
+    "lam": "λ",
+    "measure": "Columns that move, or rank",
+    "validation": "Robust accuracy on validation rows",
+    "learning_rate": "Learning rate",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A heading and what stands below it; a folded one is opened by the reader."""
+
+    id: str
+    title: str
+    body: Markup
+    folded: bool
+
+
+def heading(result: Result) -> str:
+    """What the result is called: by its config.json, or from what it holds."""
+    config = result.config
+    if config.get("title"):
+        return str(config["title"])
+    if "data" in config and "defences" in config:
+        return f"Defences on {config['data']}" + (f", {config['rule']} sizes" if config.get("rule") else "")
+    if "data" in config and "defence" in config:
+        return f"{names.title(str(config['defence']), result.names)} on {config['data']}"
+    return result.name
+
+
+def introduction(result: Result) -> Markup:
+    """The protocol and notes of config.json, and the command that made the result."""
+    config = result.config
+    notes = config.get("notes")
+    texts = [config.get("protocol"), *(notes if isinstance(notes, list) else [notes])]
+    command = config.get("command")
+    return join(
+        *(tag("p", str(text)) for text in texts if text),
+        tag("pre", tag("code", str(command)), tabindex=0, role="region", aria_label="Command") if command else None,
+    )
+
+
+def parts(result: Result, figures: Figures, key: str, level: int) -> list[Part]:
+    """Everything the result has something for, below headings of this level."""
+    drawn = panels(result)
+    several = level > 2
+    found = [
+        ("summary", "At a glance", summary(drawn, result), False),
+        (
+            "curves",
+            "Accuracy against strength" if all(p.strength for p in drawn) else "Curves",
+            _curves(drawn, figures),
+            False,
+        ),
+        ("trade-off", "The trade-off", figures.grid([plots.trade_off(drawn)], "grid wide"), False),
+        ("differences", "Ours against the baselines", _differences(result, figures), False),
+        ("perturbations", "The perturbations", _perturbations(result, figures, level + 1), False),
+        ("training", "Training", _training(result, figures), False),
+        ("timing", "Timing", figures.grid(_measured(result) or _attacks(result)), False),
+        ("pictures", "Pictures", _pictures(result), True),
+        ("tables", "All rows", _tables(result, level + 1, MOST_ROWS // 5 if several else MOST_ROWS), True),
+        ("settings", "Settings", _settings(result), several),
+    ]
+    return [Part(f"{key}-{name}", title, body, folded) for name, title, body, folded in found if body]
+
+
+def _curves(drawn: list[Panel], figures: Figures) -> Markup:
+    if not drawn:
+        return Markup()
+    together: dict[str, list[Panel]] = {}
+    for panel in drawn:
+        together.setdefault(panel.y_label, []).append(panel)
+    specs = [plots.curve(panel, plots.domain(own)) for own in together.values() for panel in own]
+    seeds = max(int(panel.means()["count"].max()) for panel in drawn)
+    band = f"The line is the mean of {seeds} seeds, the band ± one standard deviation."
+    return join(tag("p", band if seeds > 1 else "One seed, so there is no band.", class_="note"), figures.grid(specs))
+
+
+def _differences(result: Result, figures: Figures) -> Markup:
+    frame = result.tables.get("differences")
+    return Markup() if frame is None else figures.grid([plots.differences(frame, result.names)], "grid wide")
+
+
+def _perturbations(result: Result, figures: Figures, level: int) -> Markup:
+    return perturbations(result.perturbations, result.names, figures, level)
+
+
+def _training(result: Result, figures: Figures) -> Markup:
+    if result.log is None:
+        return Markup()
+    log = _with_series(result.log, result)
+    if "seed" not in log:
+        log["seed"] = 0
+    return figures.grid(plots.steps(log, column, title) for column, title in QUANTITIES.items() if column in log)
+
+
+def _measured(result: Result) -> list[dict[str, Any]]:
+    """Bars of seconds from timing.csv, a figure for each thing that was timed."""
+    if "timing" not in result.tables:
+        return []
+    frame = _with_series(result.tables["timing"], result)
+    if "seconds" not in frame:
+        have = ", ".join(map(str, result.tables["timing"]))
+        raise ValueError(f"{result.path / 'timing.csv'} must have the column 'seconds', got {have}")
+    what = frame["what"].astype(str) if "what" in frame else pd.Series("Seconds", frame.index)
+    frame = frame.assign(what=what, seconds=pd.to_numeric(frame["seconds"], errors="coerce")).dropna(subset=["seconds"])
+    return [
+        plots.seconds(str(what), own.groupby("series", sort=False)["seconds"].mean())
+        for what, own in frame.groupby("what", sort=False)
+    ]
+
+
+def _attacks(result: Result) -> list[dict[str, Any]]:
+    """How long the attacks took, from the results, where there are several to compare."""
+    frame = result.tables.get("results", pd.DataFrame())
+    column = "case" if "case" in frame else "attack"
+    if not {column, "seconds"} <= set(frame):
+        return []
+    frame = frame[(frame[column] != "none") & frame["seconds"].notna()]
+    if "part" in frame:
+        frame = frame[frame["part"] == "test"]
+    kind = frame[column].map(lambda text: case_title(str(text), size=False))
+    values = pd.to_numeric(frame["seconds"], errors="coerce").groupby(kind, sort=False).mean()
+    return [plots.attack_seconds(values)] if len(values) > 1 else []
+
+
+def _with_series(frame: pd.DataFrame, result: Result) -> pd.DataFrame:
+    default = str(result.config.get("defence", "model"))
+    return frame.assign(series=frame["defence"].astype(str) if "defence" in frame else default)
+
+
+def _pictures(result: Result) -> Markup:
+    shown = [
+        tag(
+            "figure",
+            tag("img", src=f"data:{media};base64,{base64.b64encode(data).decode()}", alt=name),
+            tag("figcaption", name),
+            class_="picture",
+        )
+        for name, (media, data) in result.pictures.items()
+    ]
+    large = ", ".join(result.left_out)
+    return join(*shown, tag("p", f"Too large for this page: {large}.", class_="note") if large else None)
+
+
+def _tables(result: Result, level: int, most: int) -> Markup:
+    return join(
+        *(
+            join(tag(f"h{level}", f"{name}.csv"), frame_table(f"{name}.csv", frame, most))
+            for name, frame in result.tables.items()
+            if not frame.empty
+        )
+    )
+
+
+def _settings(result: Result) -> Markup:
+    settings = {key: value for key, value in result.config.items() if key not in OWN_PLACE}
+    rows = [[Cell(name, name), Cell(text, text)] for name, text in _flat("", settings)]
+    return table("Settings", ["setting", "value"], rows) if rows else Markup()
+
+
+def _flat(prefix: str, value: Any) -> list[tuple[str, str]]:
+    """Nested settings as dotted names."""
+    if isinstance(value, dict):
+        return [pair for key, own in value.items() for pair in _flat(f"{prefix}.{key}" if prefix else str(key), own)]
+    return [(prefix, ", ".join(map(_text, value)) if isinstance(value, list) else _text(value))]
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "–" if value is None else "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else str(value)

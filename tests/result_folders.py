@@ -1,0 +1,127 @@
+"""Result folders as the commands and experiments leave them, small and made up: what the tests of the report read."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'&"
+
+
+def write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def experiment(folder: Path) -> Path:
+    """Three defences, two attacks, three seeds, with every kind of file that a report shows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for seed in range(3):
+        for defence, slope in (("erm", 0.2), ("pgd", 0.1), ("low-rank", 0.05)):
+            for attack, strengths in (("none", [0]), ("low-rank", [1, 2, 4]), ("pgd", [0.5, 1.0])):
+                for k in strengths:
+                    accuracy = 0.95 - slope * k + 0.01 * seed
+                    eps = k if attack == "pgd" else 1.0
+                    rows.append({"defence": defence, "attack": attack, "strength": k, "eps": eps, "seed": seed})
+                    rows[-1] |= {"accuracy": accuracy, "n": 200, "seconds": 0.5 * k}
+    pd.DataFrame(rows).to_csv(folder / "results.csv", index=False)
+    log = [
+        {"t": t, "loss": 2 / (1 + t), "mean_norm": 0.3 + 0.01 * (t % 5), "lam": None, "defence": d, "seed": 0}
+        for d in ("pgd", "low-rank")
+        for t in range(250)
+    ]
+    (folder / "log.jsonl").write_text("".join(json.dumps(step) + "\n" for step in log))
+    grid = np.linspace(-1, 1, 12).round(3)
+    write_json(
+        folder / "perturbations.json",
+        {
+            "perturbations": [
+                {"kind": "image", "title": "Shift", "defence": "erm", "shape": [3, 4], "values": grid.tolist()},
+                {"kind": "image", "title": "Shift", "defence": "pgd", "shape": [3, 4], "values": (grid / 2).tolist()},
+                {"kind": "image", "title": "Colours", "shape": [3, 2, 2], "values": grid.tolist()},
+                {"kind": "bars", "title": "Genes", "defence": "erm", "names": ["TP53", "EGFR"], "scores": [0.2, -1.5]},
+                {"kind": "spectrum", "title": "Directions", "defence": "pgd", "values": [1.0, 3.0, 2.0]},
+            ]
+        },
+    )
+    pd.DataFrame({"defence": ["pgd", "low-rank"], "what": "One step", "seconds": [0.02, 0.03]}).to_csv(
+        folder / "timing.csv", index=False
+    )
+    pd.DataFrame(
+        {
+            "ours": "low-rank",
+            "baseline": ["erm", "pgd", "pgd"],
+            "case": ["low-rank:4@0.1", "low-rank:4@0.1", "none"],
+            "difference": [60.0, 20.0, -0.5],
+            "standard_error": [1.0, 2.0, np.nan],
+        }
+    ).to_csv(folder / "differences.csv", index=False)
+    write_json(
+        folder / "config.json",
+        {
+            "title": "An experiment",
+            "command": "gsat something",
+            "notes": ["First.", "Second."],
+            "data": "digits",
+            "k": 3,
+        },
+    )
+    return folder
+
+
+def comparison(folder: Path) -> Path:
+    """As `gsat compare` leaves it: cases, validation and test rows, and the chosen ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cases = {"none": 0.9, "universal@0.05": 0.8, "universal@0.2": 0.5, "low-rank:1@0.2": 0.6, "low-rank:3@0.2": 0.4}
+    cases |= {"group-sparse:50@0.05": 0.8, "group-sparse:50@0.2": 0.7, "universal@0.2-all": 0.55}
+    rows = [
+        {"case": case, "accuracy": accuracy - 0.1 * (defence == "erm"), "part": part, "defence": defence, "seed": seed}
+        for defence in ("erm", "low-rank")
+        for seed in (0, 1)
+        for case, accuracy in cases.items()
+        for part in ("validation", "test")
+    ]
+    results = pd.DataFrame(rows).assign(seconds=1.0)
+    results.to_csv(folder / "results.csv", index=False)
+    chosen = results[results["part"] == "test"].assign(clean=0.85)
+    chosen.to_csv(folder / "chosen.csv", index=False)
+    write_json(folder / "config.json", {"data": "mnist", "defences": ["erm", "low-rank"], "rule": "tuned"})
+    return folder
+
+
+def hostile(folder: Path) -> Path:
+    """Markup wherever a file may hold text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"defence": defence, "attack": HOSTILE, "strength": k, "accuracy": 0.5, HOSTILE: HOSTILE}
+        for defence in (HOSTILE, "=cmd()", "pgd")
+        for k in (0, 1)
+    ]
+    pd.DataFrame(rows).to_csv(folder / "results.csv", index=False)
+    pd.DataFrame({HOSTILE: [HOSTILE]}).to_csv(folder / "other.csv", index=False)
+    pd.DataFrame({"defence": [HOSTILE], "what": HOSTILE, "seconds": 1.0}).to_csv(folder / "timing.csv", index=False)
+    pd.DataFrame({"ours": [HOSTILE], "baseline": HOSTILE, "case": HOSTILE, "difference": 1.0}).to_csv(
+        folder / "differences.csv", index=False
+    )
+    (folder / "log.jsonl").write_text(
+        "".join(json.dumps({"t": t, "loss": t, "defence": HOSTILE}) + "\n" for t in range(3))
+    )
+    text = {"title": HOSTILE, "note": HOSTILE, "label": HOSTILE, "defence": HOSTILE}
+    write_json(
+        folder / "perturbations.json",
+        {
+            "perturbations": [
+                {"kind": "image", "shape": [1, 2], "values": [1, 2], **text},
+                {"kind": "bars", "names": [HOSTILE], "scores": [1], "x_label": HOSTILE, **text},
+                {"kind": "spectrum", "values": [1, 2], **text},
+            ]
+        },
+    )
+    keys = ("title", "command", "protocol", "notes", "data", "defence")
+    config = dict.fromkeys(keys, HOSTILE) | {"names": {"pgd": HOSTILE}, HOSTILE: [HOSTILE, {HOSTILE: 1}]}
+    write_json(folder / "config.json", config | {"report": {"x_label": HOSTILE, "y_label": HOSTILE, "fixed": HOSTILE}})
+    (folder / "<img src=x onerror=alert(1)>.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" onload="window.hacked=1"><script>window.hacked=1</script></svg>'
+    )
+    return folder
