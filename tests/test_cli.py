@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import gsat
 from gsat.cli import app
-from gsat.persist import load_model
+from gsat.cli.folders import RUN_FILES
 
 QUICK = ["--n-outer", "12", "--n-inner", "4", "--group-size", "60"]
 
@@ -29,7 +31,7 @@ def trained(tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "attack", "compare"])
+@pytest.mark.parametrize("command", ["demo", "train", "predict", "attack", "compare", "select"])
 def test_help_has_an_example(command):
     text = run(command, "--help").output
     assert re.search(rf"Examples?: gsat {command}", " ".join(text.split()))
@@ -40,9 +42,19 @@ def test_train_leaves_a_run(trained):
     assert len((trained / "log.jsonl").read_text().splitlines()) == 12
     config = json.loads((trained / "config.json").read_text())
     assert (config["defence"], config["n_outer"], config["size"]) == ("low-rank", 12, 0.05)
-    module, about = load_model(trained / "model")
-    assert about["classes"] == list(range(10))
-    assert not module.training
+    classifier = gsat.load(trained / "model")
+    assert classifier.classes_.tolist() == list(range(10))
+    assert classifier.feature_names_in_[1] == "pixel_0_1"
+    assert (classifier.standardize, classifier.n_iter_) == (False, 12)
+    assert not classifier.module_.training
+    table = gsat.data.load("digits")
+    X, y = torch.from_numpy(table.train.X), torch.from_numpy(table.train.codes)
+    module = gsat.models.build("elu", (64,), 10, seed=0)  # the same seed in Python gives the same bits
+    defence = gsat.defences.named("low-rank", eps=0, alpha=0.2, n_inner=4, group_size=60)
+    generator = torch.Generator().manual_seed(0)
+    gsat.gdadmm(module, X, y, defence, n_outer=12, group_size=60, eta0=1e-3, generator=generator)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, classifier.module_.state_dict()[name])
 
 
 def test_train_prints_json(tmp_path):
@@ -51,7 +63,7 @@ def test_train_prints_json(tmp_path):
     assert 0 < found["test_accuracy"] <= 1
 
 
-def test_attack_writes_its_table(trained):
+def test_attack_writes_its_table(trained, tmp_path):
     found = json.loads(
         run(
             "attack", trained, "--structure", "low-rank", "--ranks", "1,3", "--eps", "0.1", "--steps", "8", "--json"
@@ -61,6 +73,14 @@ def test_attack_writes_its_table(trained):
     assert found[0]["accuracy"] >= found[1]["accuracy"] >= found[2]["accuracy"]
     table = pd.read_csv(trained / "results.csv")
     assert table["accuracy"].tolist() == pytest.approx([row["accuracy"] for row in found])
+    before = (trained / "results.csv").read_bytes()
+    again = ["attack", trained, "--structure", "pgd", "--steps", "2", "--n", "30"]
+    assert "--out must be a new file, got" in run(*again, code=2).output
+    assert (trained / "results.csv").read_bytes() == before
+    run(*again, "--out", tmp_path / "new" / "pgd.csv")
+    assert pd.read_csv(tmp_path / "new" / "pgd.csv")["attack"].tolist() == ["none", "pgd"]
+    run(*again, "--force")
+    assert pd.read_csv(trained / "results.csv")["attack"].tolist() == ["none", "pgd"]
 
 
 def test_compare_gives_every_case(tmp_path):
@@ -87,11 +107,14 @@ def test_tuned_sizes_are_chosen_on_validation_rows(tmp_path):
         assert own.loc[own["accuracy"].idxmax(), "size"] == row.size
 
 
-def test_demo_writes_table_and_picture(tmp_path):
+def test_demo_writes_table_picture_and_report(tmp_path):
     text = run("demo", "--out", tmp_path / "d", "--n-outer", "8").output
     for name in ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank"):
         assert re.search(rf"^{name} +\d", text, re.MULTILINE), name
     assert (tmp_path / "d" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert f"report: {tmp_path / 'd' / 'report.html'}" in text
+    assert '<figure id="figure-1" class="chart line">' in (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+    assert {path.name for path in (tmp_path / "d").iterdir()} <= RUN_FILES  # so that --force may overwrite it
     results = pd.read_csv(tmp_path / "d" / "results.csv")
     assert set(results["attack"]) == {"universal", "group-sparse", "low-rank", "pgd"}
     assert len(results) == 6 * 4 * 5
@@ -129,8 +152,13 @@ def test_a_model_of_the_user(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     run("train", "digits", "--model", "mine:good", "--out", tmp_path / "a", *QUICK)
+    classifier = gsat.load(tmp_path / "a")  # the run's folder does as well
+    assert isinstance(classifier.module_, torch.nn.Linear)
     run("attack", tmp_path / "a", "--structure", "universal", "--steps", "3", "--n", "50")
-    for name, message in (("narrow", r"to 10 logits, got an output of shape \(2, 9\)"), ("wrong", "but fails on them")):
+    for name, message in (
+        ("narrow", r"to 10 outputs, got an output of shape \(2, 9\)"),
+        ("wrong", "but fails on them"),
+    ):
         text = run("train", "digits", "--model", f"mine:{name}", "--out", tmp_path / name, *QUICK, code=2).output
         assert re.search(message, text)
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/add_a_cost.md", "docs/transport.md"]
+PAGES = [
+    "README.md",
+    "docs/add_a_cost.md",
+    "docs/report.md",
+    "docs/certificate.md",
+    "docs/diagnose.md",
+    "docs/transport.md",
+]
 
 
 def python_blocks(page: str) -> list[str]:

@@ -6,11 +6,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import gsat
 
-QUICK = {"n_outer": 30, "eta0": 1e-2, "n_inner": 3, "hidden": 20, "n_groups": 3, "random_state": 0}
-SELECTORS = [gsat.GroupSparseSelector(k=1, **QUICK), gsat.LowRankBasis(n_components=1, **QUICK)]
+QUICK = {"n_outer": 30, "n_inner": 3, "hidden": 20, "n_groups": 3, "random_state": 0}
+SELECTORS = [gsat.GroupSparseSelector(k=1, **QUICK), gsat.LowRankBasis(n_components=1, eta0=1e-2, **QUICK)]
 OPTIONS = {
     "n_outer": 150,
-    "eta0": 1e-2,
     "n_inner": 6,
     "hidden": 30,
     "n_groups": 5,
@@ -76,7 +75,7 @@ def test_the_basis_is_the_direction_that_matters():
     direction = rng.normal(size=30)
     direction /= np.linalg.norm(direction)
     y = (X @ direction > 0).astype(int)
-    basis = gsat.LowRankBasis(n_components=2, **OPTIONS).fit(X, y)
+    basis = gsat.LowRankBasis(n_components=2, eta0=1e-2, **OPTIONS).fit(X, y)
     standard = direction * basis.scale_
     assert abs(basis.components_[0] @ standard) / np.linalg.norm(standard) > 0.9
     assert basis.components_ @ basis.components_.T == pytest.approx(np.eye(2), abs=1e-5)

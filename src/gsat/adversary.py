@@ -55,6 +55,7 @@ class Adversary:
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
         self.compact: Tensor | None = None
+        self.light = False  # True where only lengths and ranks are wanted of `last`: it then holds the compact Δ
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
@@ -76,11 +77,12 @@ class Adversary:
                 batch=batch,
                 generator=self.generator,
             )
-            self.compact = found.delta
-            if seen is not None:
-                found = replace(found, delta=seen.basis.expand(found.delta).view_as(x))
-            self.last = found
-        return clamped(x.detach() + found.delta, _checks.bounds(self.bounds, x))
+            self.compact, self.last = found.delta, found
+            delta = found.delta if seen is None else seen.basis.expand(found.delta).view_as(x)
+            if seen is not None and self.light:
+                return delta.add_(x)
+            self.last = replace(found, delta=delta)
+        return clamped(x.detach() + delta, _checks.bounds(self.bounds, x))
 
     def _row_space(self, model: nn.Module, x: Tensor) -> RowSpace | None:
         """The group in the row space of the first layer, where the cost and the solver do not depend on the axes."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -20,47 +21,10 @@ from gsat._numeric import mean_norm
 from gsat.adversary import SampleLoss
 from gsat.defences import GSAT, Defence
 from gsat.oracle import frozen
+from gsat.standardise import Standardised, mean_and_scale, pieces
 from gsat.train import gdadmm
 
-CHUNK = 1024  # rows that are dense and standardised at a time
-
-
-class Standardised:
-    """The rows of a matrix as the module sees them: float32, dense, (x − mean)/scale; made when they are asked for.
-
-    X may be dense, sparse (CSR) or a memory map: it is never copied whole.
-    """
-
-    def __init__(self, X: Any, mean: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        self.X, self.mean, self.scale = X, mean, scale
-        self.shape = X.shape
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
-
-    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        part = self.X[rows]
-        dense = part.toarray() if sparse.issparse(part) else np.asarray(part)
-        return np.asarray((dense.astype(np.float32) - self.mean) / self.scale, dtype=np.float32)
-
-
-def mean_and_scale(X: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each column, in float64 by blocks of rows; a constant column has scale 1."""
-    n, d = X.shape
-    mean, square = np.zeros(d), np.zeros(d)
-    offset = _block(X, 0, 1)[0]  # deviations from one row lose fewer digits than the columns themselves
-    for begin in range(0, n, CHUNK):
-        block = _block(X, begin, begin + CHUNK) - offset
-        mean += block.sum(0) / n
-        square += np.square(block).sum(0) / n
-    variance = np.maximum(square - np.square(mean), 0)
-    scale = np.sqrt(variance)
-    return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
-
-
-def _block(X: Any, begin: int, end: int) -> NDArray[np.float64]:
-    part = X[begin:end]
-    return np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
 
 
 class TorchEstimator(BaseEstimator):  # type: ignore[misc]
@@ -70,6 +34,8 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
     n_outer: int
     group_size: int
     module: Any
+    module_options: Any
+    in_shape: Any
     hidden: int
     eta0: float
     schedule: Any
@@ -81,6 +47,8 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
     verbose: int
     random_state: Any
 
+    module_: nn.Module  # what fit leaves
+
     @abstractmethod
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
         """The defence; `unit` is E‖X‖₂ where the module sees the data."""
@@ -89,25 +57,45 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
         """What gdadmm is told of λ."""
         return {}
 
-    def _fit(self, X: Any, targets: NDArray[Any], n_outputs: int, loss: SampleLoss, batch: Any) -> None:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
+        """X (n, features) and y as scikit-learn checks them before a fit."""
+        X, y = validate_data(self, self._flat(X), y, ensure_min_samples=2, **CHECKS, **options)
+        return X, y
+
+    def _fit(
+        self,
+        X: Any,
+        targets: NDArray[Any],
+        n_outputs: int,
+        loss: SampleLoss,
+        batch: Any,
+        *,
+        seed: int | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+    ) -> None:
+        if seed is None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_samples_ = int(X.shape[0])
-        device = torch.device("cpu" if self.device is None else self.device)
         d = X.shape[1]
         if self.standardize:
             self.mean_, self.scale_ = mean_and_scale(X)
         else:
             self.mean_, self.scale_ = np.zeros(d, np.float32), np.ones(d, np.float32)
-        if not (self.warm_start and hasattr(self, "module_")):
-            self.module_ = self._build(d, n_outputs, seed)
-        self.module_.to(device)
-        rows = Standardised(X, self.mean_, self.scale_)
-        unit = mean_norm(rows)
+        rows = Standardised(X, self.mean_, self.scale_, self.in_shape)
+        goes_on = self.warm_start and hasattr(self, "module_")
+        module = self.module_ if goes_on else self._build(d, n_outputs, seed)
+        module.to(torch.device("cpu" if self.device is None else self.device))
+        _probe(module, rows, n_outputs)
+        unit = rows.mean_norm = mean_norm(rows)
+        defence = self._defence(unit, loss, seed)
+        if isinstance(defence, GSAT):
+            defence.adversary.light = True  # nobody can ask for its Δ, which is as large as the group
         self.history_ = gdadmm(
-            self.module_,
+            module,
             rows,
             torch.as_tensor(targets),
-            self._defence(unit, loss, seed),
+            defence,
             n_outer=self.n_outer,
             group_size=self.group_size,
             eta0=self.eta0,
@@ -118,30 +106,43 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
             generator=Generator().manual_seed(seed),
             callbacks=tuple(self.callbacks or ()),
             progress=bool(self.verbose),
+            out=out,
+            resume=resume,
             **self._rule(),
         )
-        self.module_.eval()
+        self.module_ = module.eval()
+        self.module_.zero_grad()
         self.mean_norm_ = unit
         self.lam_ = self.history_.lam
         self.n_iter_ = self.n_outer
 
     def _build(self, d: int, n_outputs: int, seed: int) -> nn.Module:
+        shape = (d,) if self.in_shape is None else tuple(self.in_shape)
+        if math.prod(shape) != d:
+            raise ValueError(f"in_shape must have as many entries as there are features ({d}), got {shape}")
         spec = "elu" if self.module is None else self.module
+        options = {**({"hidden": self.hidden} if spec == "elu" else {}), **(self.module_options or {})}
         if isinstance(spec, str):
-            return models.build(spec, (d,), n_outputs, seed=seed, **({"hidden": self.hidden} if spec == "elu" else {}))
+            return models.build(spec, shape, n_outputs, seed=seed, **options)
         if not callable(spec):
             raise TypeError(f"module must be a name, a path or a function of (in_shape, n_outputs), got {spec!r}")
         with models.seeded(seed):
-            built = spec((d,), n_outputs)
+            built = spec(shape, n_outputs, **options)
         if not isinstance(built, nn.Module):
             raise TypeError(f"module must return a torch.nn.Module, got {type(built).__name__}")
         return built
 
+    def _flat(self, X: Any) -> Any:
+        """Samples of shape `in_shape` as rows; everything else is left to scikit-learn's checks."""
+        if self.in_shape is not None and tuple(getattr(X, "shape", ())[1:]) == tuple(self.in_shape):
+            return X.reshape(len(X), -1)
+        return X
+
     def _rows(self, X: Any) -> Standardised:
         """New samples, checked against those of fit."""
         check_is_fitted(self, "module_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
-        return Standardised(X, self.mean_, self.scale_)
+        X = validate_data(self, self._flat(X), reset=False, **CHECKS)
+        return Standardised(X, self.mean_, self.scale_, self.in_shape)
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         """What the module returns, (n, outputs)."""
@@ -150,31 +151,34 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
         if next(module.parameters()).device.type == "cpu":
             module = deepcopy(module).double()  # so that a sample's result does not depend on the others in the pass
         like = next(module.parameters())
+        found = []
+        room = torch.empty(0)  # one block of memory for all parts: freed and taken anew, glibc lets it grow
         with frozen(module), torch.no_grad():
-            parts = [
-                module(torch.from_numpy(rows[begin : begin + CHUNK]).to(like)).double().cpu().numpy()
-                for begin in range(0, len(rows), CHUNK)
-            ]
-        return np.concatenate(parts)
+            for part in pieces(len(rows), rows.X.shape[1], times=4):
+                x = torch.from_numpy(rows[part])
+                room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
+                found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
+        return np.concatenate(found)
 
     def _perturb(self, X: Any, targets: Tensor, loss: SampleLoss, batch: Any) -> NDArray[np.float32]:
-        """The defence's perturbation of the samples, group by group, in the units of X."""
+        """The defence's perturbation of the samples, group by group, in the units and the shape of X."""
         rows = self._rows(X)
         like = next(self.module_.parameters())
         defence = self._defence(self.mean_norm_, loss, 0)
         if isinstance(defence, GSAT):
             defence.scale = self.budget * self.mean_norm_ if self.lam == "auto" else None
             defence.lam = self.lam_ if self.lam_ is not None else defence.lam
-        parts = []
+        batch = None if batch is None else np.asarray(batch)
+        found = np.empty(rows.X.shape, np.float32)
         for begin in range(0, len(rows), self.group_size):
             chosen = slice(begin, begin + self.group_size)
             x = torch.from_numpy(rows[chosen]).to(like)
             moved = defence(self.module_, x, targets[chosen].to(like.device), None if batch is None else batch[chosen])
-            parts.append((moved - x).cpu().numpy() * self.scale_)
-        return np.concatenate(parts)
+            found[chosen] = (moved - x).flatten(1).cpu().numpy() * self.scale_
+        return found.reshape(np.shape(X))
 
     def module_input(self, X: Any) -> NDArray[np.float32]:
-        """The samples as `module_` sees them, standardised; (n, features)."""
+        """The samples as `module_` sees them, standardised; (n, features), or (n, *in_shape)."""
         rows = self._rows(X)
         return rows[:]
 
@@ -182,3 +186,16 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _probe(module: nn.Module, rows: Standardised, n_outputs: int) -> None:
+    """A module of the user's may not fit the data: better said before training than by torch in the middle."""
+    x = torch.from_numpy(rows[:2]).to(next(module.parameters(), torch.zeros(())))
+    rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
+    with frozen(module), torch.no_grad():
+        try:
+            outputs = module(x)
+        except RuntimeError as error:
+            raise ValueError(f"{rule}, but fails on them: {error}") from error
+    if tuple(outputs.shape) != (len(x), n_outputs):
+        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")

@@ -15,15 +15,17 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from gsat.checkpoint import write_durably
-from gsat.models import build
 
 FORMAT = 1
+FILES = {"model.json", "weights.safetensors"}
 
 
 def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Path:
-    """Write weights.safetensors and model.json into `folder`, whole or not at all."""
-    final = Path(folder)
-    draft = final.with_name(f".{final.name}.{os.getpid()}")
+    """Write weights.safetensors and model.json into `folder`, whole or not at all; only a model is overwritten."""
+    final = Path(folder).resolve()
+    if final.exists() and (not final.is_dir() or {path.name for path in final.iterdir()} - FILES):
+        raise FileExistsError(f"a model is saved to a new folder or over another model, got {folder} with other files")
+    draft, old = (final.with_name(f".{final.name}.{os.getpid()}{ending}") for ending in ("", ".old"))
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
@@ -31,11 +33,13 @@ def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str
         head = {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest(), **about}
         write_durably(draft / "model.json", json.dumps(head, indent=1, allow_nan=False).encode())
         write_durably(draft / "weights.safetensors", data)
-        shutil.rmtree(final, ignore_errors=True)
+        if final.exists():
+            os.replace(final, old)
         os.replace(draft, final)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return final
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(folder)
 
 
 def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -57,19 +61,6 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return load_tensors(data), about
     except SafetensorError as error:
         raise ValueError(f"{path / 'weights.safetensors'} is damaged: {error}") from error
-
-
-def save_model(folder: str | Path, module: nn.Module, about: dict[str, Any]) -> Path:
-    """Write a module; `about` says how to build it: model, in_shape, n_classes, options."""
-    return write_folder(folder, dict(module.state_dict()), about)
-
-
-def load_model(folder: str | Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The module that `save_model` wrote, in eval mode, and what was said about it."""
-    tensors, about = read_folder(folder)
-    module = build(about["model"], about["in_shape"], about["n_classes"], **about["options"])
-    fill(module, tensors, folder)
-    return module, about
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], folder: str | Path) -> None:

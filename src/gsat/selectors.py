@@ -11,52 +11,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gsat._spectrum import right_singular_vectors
 from gsat.costs import block_numbers, flat_labels
+from gsat.elimination import Elimination
 from gsat.estimators import GSATClassifier
-from gsat.fitting import CHUNK, Standardised
+from gsat.standardise import Standardised, pieces
 
 
 class _FromAdversary(BaseEstimator):  # type: ignore[misc]
-    """Trains a classifier against one structure and collects what its adversary does, group by group."""
-
-    budget: float
-    alpha: float
-    n_inner: int
-    n_outer: int
-    group_size: int
-    hidden: int
-    eta0: float
-    n_groups: int
-    random_state: Any
-
-    def _train(self, structure: str, X: Any, y: Any, seed: int, feature_groups: Any = None) -> GSATClassifier:
-        classifier = GSATClassifier(
-            structure,
-            budget=self.budget,
-            alpha=self.alpha,
-            n_inner=self.n_inner,
-            n_outer=self.n_outer,
-            group_size=self.group_size,
-            hidden=self.hidden,
-            eta0=self.eta0,
-            feature_groups=feature_groups,
-            random_state=seed,
-        )
-        classifier.fit(X, y)
-        return classifier
-
-    def _perturbations(self, classifier: GSATClassifier, X: Any, y: Any, seed: int) -> list[NDArray[np.float32]]:
-        """The adversary's Δ on n_groups random groups, in units of each column's deviation."""
-        rng = np.random.default_rng(seed)
-        m = min(self.group_size, X.shape[0])
-        found = []
-        for _ in range(self.n_groups):
-            rows = np.sort(rng.choice(X.shape[0], m, replace=False))
-            found.append(classifier.perturb(X[rows], y[rows]) / classifier.scale_)
-        return found
+    """What both ask of their samples."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -69,10 +35,17 @@ class _FromAdversary(BaseEstimator):  # type: ignore[misc]
 class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
     """The k features that the group-sparse adversary spends most of its effort on.
 
-    A classifier is trained against the group-sparse adversary; a feature's score is the norm of its column of Δ over
-    `n_groups` groups, as a share of the whole. With `feature_groups` blocks are ranked, and k counts blocks. With
-    n_resamples > 0 this is repeated on random halves of the samples, classes in proportion: scores_ is then the mean,
-    scores_interval_ a 95 % interval of it, selection_frequency_ the share of halves in which the feature was chosen.
+    Networks are trained against the group-sparse adversary in rounds (`gsat.elimination` says how and why): after each
+    the half of the features with less effort is left out, until 2k are left. A feature's score is its share of the
+    effort, the norm of its column of Δ over the last `n_groups` groups of a round, later rounds counting more. With
+    `feature_groups` blocks are ranked, and k counts blocks. With n_resamples > 0 this is repeated on random halves of
+    the samples, classes in proportion: scores_ is then the mean, scores_interval_ a 95 % interval of it,
+    selection_frequency_ the share of halves in which the feature was chosen.
+
+    budget, alpha, n_inner, group_size, hidden: as in GSATClassifier; the inner solver is the linearised one
+    n_outer:  groups per round
+    eta0:     learning rate in units of 1/E‖X‖²
+    curved:   also find effects without a slope; of no use for one-hot columns, where it only costs time
     """
 
     def __init__(
@@ -82,13 +55,14 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
         feature_groups: Any = None,
         n_resamples: int = 0,
         n_groups: int = 20,
-        budget: float = 0.05,
-        alpha: float = 0.2,
-        n_inner: int = 20,
-        n_outer: int = 500,
-        group_size: int = 200,
+        budget: float = 0.03,
+        alpha: float = 0.05,
+        n_inner: int = 1,
+        n_outer: int = 40,
+        group_size: int = 400,
         hidden: int = 100,
-        eta0: float = 1e-3,
+        eta0: float = 2.0,
+        curved: bool = True,
         random_state: Any = None,
     ) -> None:
         self.k = k
@@ -102,11 +76,16 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
         self.group_size = group_size
         self.hidden = hidden
         self.eta0 = eta0
+        self.curved = curved
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> GroupSparseSelector:
         """Rank the features of X (n, features) for the labels y."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
         rng = check_random_state(self.random_state)
         d = X.shape[1]
         blocks = np.arange(d)
@@ -117,8 +96,16 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
             blocks = block_numbers(labels).numpy()
         n_blocks = int(blocks.max()) + 1
         k = _cut("k", self.k, n_blocks)
-        halves = [_half(y, rng) for _ in range(self.n_resamples)] or [np.arange(X.shape[0])]
-        rounds = np.array([self._scores(X[rows], y[rows], blocks, int(rng.randint(2**31 - 1))) for rows in halves])
+        halves: list[Any] = [_half(y, rng) for _ in range(self.n_resamples)] or [slice(None)]  # a slice is no copy
+        names = ("budget", "alpha", "n_inner", "n_outer", "n_groups", "group_size", "hidden", "eta0", "curved")
+        elimination = Elimination(**{name: getattr(self, name) for name in names})
+        seeds = [int(rng.randint(2**31 - 1)) for _ in halves]
+        rounds = np.array(
+            [
+                elimination.shares(X[rows], codes[rows], blocks, k, seed)
+                for rows, seed in zip(halves, seeds, strict=True)
+            ]
+        )
         mean = rounds.mean(0)
         order = np.argsort(-mean, kind="stable")
         rank = np.empty(n_blocks, dtype=np.int64)
@@ -131,16 +118,6 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
             self.scores_interval_ = np.stack([mean - spread, mean + spread], axis=1)[blocks]
         self.k_ = k
         return self
-
-    def _scores(self, X: Any, y: Any, blocks: NDArray[Any], seed: int) -> NDArray[np.float64]:
-        """The share of the adversary's effort on each block."""
-        groups = None if self.feature_groups is None else blocks.tolist()
-        classifier = self._train("group-sparse", X, y, seed, groups)
-        effort = np.zeros(int(blocks.max()) + 1)
-        for delta in self._perturbations(classifier, X, y, seed):
-            np.add.at(effort, blocks, np.square(delta, dtype=np.float64).sum(0))
-        effort = np.sqrt(effort)
-        return np.asarray(effort / (effort.sum() or 1.0))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "ranking_")
@@ -184,7 +161,9 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _FromAdver
         """Find the directions for X (n, features) and the labels y."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        classifier = self._train("low-rank", X, y, seed)
+        options = ("budget", "alpha", "n_inner", "n_outer", "group_size", "hidden", "eta0")
+        classifier = GSATClassifier("low-rank", random_state=seed, **{name: getattr(self, name) for name in options})
+        classifier.fit(X, y)
         k = _cut("n_components", self.n_components, X.shape[1])
         deltas = [torch.from_numpy(delta) for delta in self._perturbations(classifier, X, y, seed)]
         together = torch.cat(deltas)
@@ -197,13 +176,19 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _FromAdver
         self._n_features_out = k
         return self
 
+    def _perturbations(self, classifier: GSATClassifier, X: Any, y: Any, seed: int) -> list[NDArray[np.float32]]:
+        """The adversary's Δ on n_groups random groups, in units of each column's deviation."""
+        rng = np.random.default_rng(seed)
+        m = min(self.group_size, X.shape[0])
+        groups = (np.sort(rng.choice(X.shape[0], m, replace=False)) for _ in range(self.n_groups))
+        return [classifier.perturb(X[rows], y[rows]) / classifier.scale_ for rows in groups]
+
     def transform(self, X: Any) -> NDArray[np.float64]:
         """The coordinates of the standardised samples along the directions, (n, n_components)."""
         check_is_fitted(self, "components_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         rows = Standardised(X, self.mean_, self.scale_)
-        starts = range(0, len(rows), CHUNK)
-        return np.concatenate([rows[i : i + CHUNK].astype(np.float64) @ self.components_.T for i in starts])
+        return np.concatenate([rows[part].astype(np.float64) @ self.components_.T for part in pieces(*X.shape)])
 
     def inverse_transform(self, Z: Any) -> NDArray[np.float64]:
         """The samples of the subspace with these coordinates, in the units of X."""

@@ -2,10 +2,10 @@
 
 import sys
 
-from gsat.cli import attack, compare, demo, train  # each adds its command
+from gsat.cli import attack, compare, data, demo, diagnose, predict, report, select, train  # each adds its command
 from gsat.cli.app import app
 
-__all__ = ["app", "attack", "compare", "demo", "main", "train"]
+__all__ = ["app", "attack", "compare", "data", "demo", "diagnose", "main", "predict", "report", "select", "train"]
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -23,7 +24,9 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _say_warning
+                command(*args, **kwargs)
         except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
             fail("\n".join([str(error), *getattr(error, "__notes__", [])]))
         except KeyboardInterrupt:
@@ -31,6 +34,11 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(130) from None
 
     return guarded
+
+
+def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    """A warning as a line for the user, without the place in the code that gave it."""
+    typer.echo(f"gsat: warning: {message}", err=True)
 
 
 def fail(message: str) -> NoReturn:
@@ -53,4 +61,5 @@ def say(summary: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(summary))
         return
     for name, value in summary.items():
-        typer.echo(f"{name:<14} {value:.4g}" if isinstance(value, float) else f"{name:<14} {value}")
+        text = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+        typer.echo(f"{name:<14} {text}")

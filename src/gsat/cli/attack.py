@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from gsat.cli.app import app, numbers, user_errors
+from gsat.cli.app import app, fail, numbers, user_errors
+from gsat.cli.files import vacant, write_table
 from gsat.cli.options import AsJson, DataDir, GroupSize, Seed, Steps
+from gsat.cli.source import Source, run_config, verify
 
 
 @app.command(
     epilog="Examples: [bold]gsat attack runs/x --structure low-rank --ranks 1,2,5[/bold], "
-    "[bold]gsat attack runs/x --structure group-sparse --columns 10,50 --eps 0.1[/bold]",
+    "[bold]gsat attack runs/x --structure group-sparse --columns 10,50 --eps 0.1 --out sparse.csv[/bold]",
 )
 @user_errors
 def attack(
@@ -26,18 +28,22 @@ def attack(
     steps: Steps = 100,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
     group_size: GroupSize = 200,
+    out: Annotated[Path | None, typer.Option(help="The table; default results.csv in the run's folder.")] = None,
+    data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: Seed = 0,
     data_dir: DataDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a trained model on its test samples; the table goes to results.csv in the run's folder."""
-    from gsat.data import load
+    """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
+    from gsat.estimators import load
     from gsat.evaluation import evaluate
-    from gsat.experiments.training import parse_attack
-    from gsat.persist import load_model
+    from gsat.experiments.training import known_rows, parse_attack, samples
 
-    module, about_model = load_model(run / "model")
-    table = load(about_model["data"], data_dir=data_dir).test
+    classifier = load(run / "model")
+    config = run_config(run)
+    to = run / "results.csv" if out is None else out
+    vacant(to, force=force)
     counts = numbers(
         "--ranks" if structure == "low-rank" else "--columns", ranks if structure == "low-rank" else columns, int
     )
@@ -46,16 +52,27 @@ def attack(
         for size in numbers("--eps", eps, float)
         for count in counts
     ]
-    attacks = [parse_attack(text, about_model["mean_norm_of_X"], steps=steps) for text in texts]
+    for text in texts:
+        parse_attack(text, 1.0)  # a mistake is told before the data is read
+    table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir)
+    verify(table, config, run)
+    test = known_rows(table.test, classifier)
+    if len(test) == 0:
+        fail(f"{run} must have test samples to attack, got none: it was trained with --test-fraction 0")
+    attacks = [
+        parse_attack(text, classifier.mean_norm_, steps=steps, feature_groups=test.feature_groups) for text in texts
+    ]
+    test = test.subset(range(min(n, len(test))))
     results = evaluate(
-        module,
-        table.X[:n],
-        table.codes[:n],
+        classifier,
+        samples(test),
+        test.y,
         attacks,
         group_size=group_size,
         random_state=seed,
+        batch=test.batch if config["per_batch"] else None,
         progress=sys.stderr.isatty() and not as_json,
         out=run / "evaluations.jsonl",
     )
-    results.to_csv(run / "results.csv", index=False)
+    write_table(to, results)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))

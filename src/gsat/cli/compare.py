@@ -12,15 +12,33 @@ import typer
 from gsat.cli.app import app, fail, numbers, user_errors
 from gsat.cli.folders import clear, same_config, write_json
 from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eta0, Force, GroupSize, NInner, NOuter, Steps
+from gsat.cli.source import (
+    Batch,
+    Data,
+    Ids,
+    Label,
+    Layer,
+    Missing,
+    OneHot,
+    Pheno,
+    Source,
+    Standardize,
+    TestBatch,
+    TestFraction,
+    fingerprint,
+)
 
 
 @app.command(
-    epilog="Example: [bold]gsat compare mnist --defences erm,fgm,pgd,low-rank,group-sparse "
-    "--attacks low-rank:5@0.05,group-sparse:50@0.05 --seeds 3 --rule tuned[/bold]",
+    epilog="Examples: [bold]gsat compare mnist --defences erm,fgm,pgd,low-rank,group-sparse "
+    "--attacks low-rank:5@0.05,group-sparse:50@0.05 --seeds 3 --rule tuned[/bold], "
+    "[bold]gsat compare cells.h5ad --label cell_type --defences erm,pgd,low-rank --out runs/c[/bold]",
 )
 @user_errors
 def compare(
-    data: Annotated[str, typer.Argument(help="A data set by name: digits, mnist.")],
+    data: Data,
+    label: Label = None,
+    batch: Batch = None,
     defences: Annotated[
         str, typer.Option(help="Names, separated by commas.")
     ] = "erm,fgm,pgd,universal,group-sparse,low-rank",
@@ -41,6 +59,14 @@ def compare(
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
+    ids: Ids = None,
+    layer: Layer = None,
+    pheno: Pheno = None,
+    missing: Missing = None,
+    one_hot: OneHot = False,
+    test_fraction: TestFraction = None,
+    test_batch: TestBatch = None,
+    standardize: Standardize = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.csv, chosen.csv and differences.csv.")] = None,
     data_dir: DataDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in --out.")] = False,
@@ -48,7 +74,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several defences over several seeds, attack them all, and print means, spreads and paired differences."""
-    from gsat.data import load
     from gsat.defences import NAMES
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
@@ -70,6 +95,18 @@ def compare(
             fail(f"{option} must be >= 1, got {number}")
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")
+    source = Source.given(
+        data,
+        label=label,
+        batch=batch,
+        ids=ids,
+        layer=layer,
+        pheno=pheno,
+        missing=missing,
+        one_hot=one_hot,
+        test_fraction=test_fraction,
+        test_batch=test_batch,
+    )
     protocol = Protocol(
         defences=names,
         attacks=cases,
@@ -88,12 +125,16 @@ def compare(
             eta0=eta0,
             alpha=alpha,
             schedule=schedule,
+            standardize=not source.is_pixels if standardize is None else standardize,
+            per_batch=batch is not None,
         ),
         jobs=jobs,
     )
-    table = load(data, data_dir=data_dir)
+    table = source.split(data_dir)
+    if len(table.test) == 0:
+        fail("--test-fraction must leave samples to attack, got 0")
     if out is not None:
-        config = {"data": data, "checksum": table.checksum, **asdict(protocol)}
+        config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
         if resume:
             same_config(out, config)
         else:

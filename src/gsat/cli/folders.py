@@ -11,7 +11,8 @@ from gsat.cli.app import fail
 
 RUN_FILES = {
     "config.json", "log.jsonl", "checkpoint", "model", "models", "results.csv", "evaluations.jsonl", "chosen.csv",
-    "differences.csv", "curves.png", "report.html", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank",
+    "differences.csv", "curves.png", "report.html", "perturbations.json", "timing.csv",
+    "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank",
 }  # fmt: skip
 
 

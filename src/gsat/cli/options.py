@@ -21,4 +21,4 @@ Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed, same bits.")]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA, then the cache.")]

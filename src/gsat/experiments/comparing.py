@@ -12,14 +12,13 @@ from typing import Any, Literal
 import joblib
 import pandas as pd
 import torch
-from torch import nn
 
-from gsat._numeric import mean_norm
+from gsat.classifying import TorchClassifier
 from gsat.data import Table
 from gsat.defences import STRUCTURES
+from gsat.estimators import load
 from gsat.evaluation import evaluate
-from gsat.experiments.training import Plan, parse_attack, train
-from gsat.persist import load_model, save_model
+from gsat.experiments.training import Plan, known_rows, parse_attack, samples, train
 
 Rule = Literal["matched", "tuned"]
 
@@ -135,14 +134,21 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
         torch.set_num_threads(1)
     train_rows, validation = _hold_out(table.train, protocol.n_validation, plan.seed)
     test = _first(table.test, protocol.n_test, plan.seed)
-    unit = mean_norm(torch.from_numpy(train_rows.X))
-    module, about = _trained(train_rows, plan, out)
+    classifier = _trained(train_rows, plan, out)
+    unit, groups = classifier.mean_norm_, table.feature_groups
     frames = []
     for part, rows in (("validation", validation), ("test", test)):
-        attacks = {text: parse_attack(text, unit, steps=protocol.steps) for text in protocol.attacks}
-        cache = None if out is None else out / "evaluations.jsonl"
-        codes = pd.Series(table.classes).reset_index().set_index(0)["index"].loc[rows.y].to_numpy()
-        frame = evaluate(module, rows.X, codes, attacks, group_size=plan.group_size, random_state=plan.seed, out=cache)
+        known = known_rows(rows, classifier)
+        frame = evaluate(
+            classifier,
+            samples(known),
+            known.y,
+            {text: parse_attack(text, unit, steps=protocol.steps, feature_groups=groups) for text in protocol.attacks},
+            group_size=plan.group_size,
+            random_state=plan.seed,
+            batch=known.batch if plan.per_batch else None,
+            out=None if out is None else out / "evaluations.jsonl",
+        )
         frames.append(frame.assign(part=part))
     result = pd.concat(frames, ignore_index=True).rename(columns={"attack": "case"})
     return result.assign(
@@ -150,23 +156,21 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
         size=plan.size,
         seed=plan.seed,
         unit=unit,
-        lam=about["lam"],
-        mean_norm_used=about["mean_norm"],
+        lam=classifier.lam_,
+        mean_norm_used=classifier.history_.mean_norm,
     )
 
 
-def _trained(rows: Table, plan: Plan, out: Path | None) -> tuple[nn.Module, dict[str, Any]]:
+def _trained(rows: Table, plan: Plan, out: Path | None) -> TorchClassifier:
     """The trained model, kept in the folder of the comparison, which does not train it again after a stop."""
     if out is None:
-        trained = train(rows, plan)
-        return trained.module, trained.about
+        return train(rows, plan).classifier
     key = hashlib.sha256(json.dumps([plan.describe(), rows.checksum, len(rows)]).encode()).hexdigest()[:16]
     folder = out / "models" / f"{plan.defence}-{key}"
     if not folder.exists():
-        trained = train(rows, plan)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        save_model(folder, trained.module, trained.about)
-    return load_model(folder)
+        train(rows, plan).classifier.save(folder)
+    return load(folder)  # type: ignore[no-any-return]
 
 
 def _choose(results: pd.DataFrame) -> pd.DataFrame:

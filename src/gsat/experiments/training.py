@@ -6,17 +6,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Generator, Tensor, nn
+import numpy as np
+import pandas as pd
+from torch import nn
 
 from gsat import attacks, defences
-from gsat._numeric import mean_norm
 from gsat.attacks import Attack
+from gsat.classifying import TorchClassifier
 from gsat.data import Table
+from gsat.estimators import (
+    ERMClassifier,
+    FGMClassifier,
+    GSATClassifier,
+    PGDClassifier,
+    StructuredATClassifier,
+    UniversalATClassifier,
+)
 from gsat.history import History
-from gsat.models import build
-from gsat.oracle import frozen
-from gsat.train import gdadmm
 
 RECOMMENDED_ALPHA = {"group-sparse": 0.1}  # 0.2 for the others
 
@@ -40,6 +46,8 @@ class Plan:
     ema: float | None = None
     solver: str = "proximal"
     seed: int = 0
+    standardize: bool = False
+    per_batch: bool = False  # whether the defence is given the batches of the table
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON."""
@@ -48,78 +56,79 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, how its training went, and the plan."""
+    """A fitted classifier and the plan it comes from."""
 
-    module: nn.Module
-    history: History
+    classifier: TorchClassifier
     plan: Plan
-    about: dict[str, Any]
+
+    @property
+    def module(self) -> nn.Module:
+        """The network."""
+        return self.classifier.module_
+
+    @property
+    def history(self) -> History:
+        """How the training went."""
+        return self.classifier.history_
 
 
 def train(
     table: Table, plan: Plan, *, out: Path | None = None, resume: bool = False, progress: bool = False
 ) -> Trained:
-    """Train on the rows of the table as they are."""
-    X, y = torch.from_numpy(table.X), torch.from_numpy(table.codes)
-    n_classes = len(table.classes)
-    module = build(plan.model, table.X.shape[1:], n_classes, seed=plan.seed, **plan.options)
-    _probe(module, X, n_classes, plan.model)
-    defence = defences.named(
-        plan.defence,
-        eps=plan.size * mean_norm(X),
-        alpha=RECOMMENDED_ALPHA.get(plan.defence, 0.2) if plan.alpha is None else plan.alpha,
-        k=plan.k,
-        solver=plan.solver,
-        n_inner=plan.n_inner,
-        group_size=min(plan.group_size, len(X)),
-        seed=plan.seed,
-    )
-    history = gdadmm(
-        module,
-        X,
-        y,
-        defence,
-        n_outer=plan.n_outer,
-        group_size=plan.group_size,
-        eta0=plan.eta0,
-        schedule=plan.schedule,  # type: ignore[arg-type]
-        lam=plan.lam,  # type: ignore[arg-type]
-        budget=plan.size,
-        ema=plan.ema,
-        generator=Generator().manual_seed(plan.seed),
-        out=out,
-        resume=resume,
-        progress=progress,
-    )
-    about = {
-        "model": plan.model,
-        "in_shape": list(table.X.shape[1:]),
-        "n_classes": n_classes,
-        "options": plan.options,
-        "classes": table.classes.tolist(),
-        "source": table.source,
-        "checksum": table.checksum,
-        "mean_norm_of_X": mean_norm(X),
-        "lam": history.lam,
-        "mean_norm": history.mean_norm,
-        "plan": plan.describe(),
+    """Train on the rows of the table.
+
+    With `out` there are log.jsonl and checkpoints in that folder, and resume=True goes on with a run that is there.
+    """
+    classifier = classifier_for(plan, table).set_params(verbose=int(progress))
+    batch = table.batch if plan.per_batch else None
+    classifier.fit_run(samples(table), table.y, batch, seed=plan.seed, out=out, resume=resume)
+    return Trained(classifier, plan)
+
+
+def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
+    """The classifier of the plan, not fitted, for samples as those of the table."""
+    shared: dict[str, Any] = {
+        "n_outer": plan.n_outer,
+        "group_size": plan.group_size,
+        "module": plan.model,
+        "module_options": plan.options or None,
+        "in_shape": table.X.shape[1:] if table.X.ndim > 2 else None,
+        "eta0": plan.eta0,
+        "schedule": plan.schedule,
+        "ema": plan.ema,
+        "standardize": plan.standardize,
+        "random_state": plan.seed,
     }
-    return Trained(module.eval(), history, plan, about)
+    if plan.defence == "erm":
+        return ERMClassifier(**shared)
+    shared["n_inner"] = plan.n_inner
+    if plan.defence in (
+        eps_only := {"fgm": FGMClassifier, "pgd": PGDClassifier, "universal-at": UniversalATClassifier}
+    ):
+        return eps_only[plan.defence](plan.size, **shared)
+    if plan.defence not in defences.NAMES:
+        raise ValueError(f"defence must be one of {', '.join(defences.NAMES)}, got {plan.defence!r}")
+    shared |= {"k": plan.k, "feature_groups": table.feature_groups}
+    if plan.defence not in defences.STRUCTURES:
+        return StructuredATClassifier(plan.defence.removeprefix("structured-"), eps=plan.size, **shared)
+    alpha = RECOMMENDED_ALPHA.get(plan.defence, 0.2) if plan.alpha is None else plan.alpha
+    return GSATClassifier(plan.defence, lam=plan.lam, budget=plan.size, alpha=alpha, solver=plan.solver, **shared)
 
 
-def _probe(module: nn.Module, X: Tensor, n_classes: int, name: str) -> None:
-    """A model of the user's may not fit the data: better said before training than by torch in the middle."""
-    rule = f"model {name!r} must map samples of shape {tuple(X.shape[1:])} to {n_classes} logits"
-    with frozen(module), torch.no_grad():
-        try:
-            outputs = module(X[:2])
-        except RuntimeError as error:
-            raise ValueError(f"{rule}, but fails on them: {error}") from error
-    if tuple(outputs.shape) != (len(X[:2]), n_classes):
-        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(X[:2])} samples")
+def samples(table: Table) -> Any:
+    """X as the classifiers take it: a frame where the features have names, which are then kept with the model."""
+    if table.feature_names is None or table.X.ndim > 2:
+        return table.X
+    return pd.DataFrame(table.X, columns=list(table.feature_names), copy=False)
 
 
-def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100) -> Attack:
+def known_rows(table: Table, classifier: TorchClassifier) -> Table:
+    """The rows whose class the classifier has seen in training."""
+    seen = np.isin(table.y, classifier.classes_)  # type: ignore[arg-type]
+    return table if seen.all() else table.subset(seen)
+
+
+def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100, feature_groups: Any = None) -> Attack:
     """An attack from "name[:strength][@eps]", eps a fraction of `unit` = E‖X‖₂; "low-rank:5@0.2" has rank 5."""
     name, _, size = text.partition("@")
     name, _, strength = name.partition(":")
@@ -131,7 +140,7 @@ def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100)
     if name == "universal":
         return attacks.Universal(bound, steps=steps)
     if name == "group-sparse":
-        return attacks.GroupSparse(bound, k=50 if count is None else count, steps=steps)
+        return attacks.GroupSparse(bound, k=50 if count is None else count, feature_groups=feature_groups, steps=steps)
     if name == "low-rank":
         return attacks.LowRank(bound, rank=5 if count is None else count, steps=steps)
     if name == "pgd":

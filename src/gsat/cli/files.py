@@ -1,0 +1,33 @@
+"""Single files that a command writes: never over another one unasked, and whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from gsat.checkpoint import replace_file
+from gsat.cli.app import fail
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def vacant(*paths: Path, force: bool) -> None:
+    """Raise unless the files can be written: none is there, or --force was given."""
+    for path in paths:
+        if path.is_dir():
+            fail(f"--out must be a file, got the folder {path}")
+        if path.exists() and not force:
+            fail(f"--out must be a new file, got {path}; take another, or --force to overwrite it")
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> None:
+    """The frame as text, separated by commas, or by tabs in a .tsv file."""
+    separator = SEPARATORS.get(path.suffix.lower(), ",")
+    write(path, frame.to_csv(index=False, sep=separator, lineterminator="\n").encode())
+
+
+def write(path: Path, content: bytes) -> None:
+    """The bytes, in a folder that is made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, content)

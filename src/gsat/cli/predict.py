@@ -1,0 +1,115 @@
+"""`gsat predict`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from gsat.alignment import Fill, align, probabilities
+from gsat.cli.alleles import counted_alike
+from gsat.cli.app import app, fail, say, user_errors
+from gsat.cli.files import vacant, write_table
+from gsat.cli.options import AsJson
+from gsat.cli.source import Ids, Label, Layer, Missing, OneHot, Pheno, Source, run_config
+from gsat.data.loading import READERS
+
+AS_TRAINED = ("layer", "one_hot", "missing")  # options of reading that a new file takes over from the run
+
+
+@app.command(
+    epilog="Examples: [bold]gsat predict runs/x new.h5ad --out predictions.csv[/bold], "
+    "[bold]gsat predict runs/x new.csv --label cell_type --missing-features mean[/bold]",
+)
+@user_errors
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a run of `gsat train`, or of a saved classifier.")],
+    data: Annotated[str, typer.Argument(help="The new samples: .h5ad, .bed, .csv, .tsv, .parquet or .npz.")],
+    out: Annotated[Path, typer.Option(help="The table: id, prediction, and p_ of each class.")] = Path(
+        "predictions.csv"
+    ),
+    label: Label = None,
+    batch: Annotated[str | None, typer.Option(help="A column that is not a feature.")] = None,
+    ids: Ids = None,
+    layer: Layer = None,
+    pheno: Pheno = None,
+    missing: Missing = None,
+    one_hot: OneHot = False,
+    missing_features: Annotated[
+        Fill,
+        typer.Option(help='Features that the samples lack: "error", or filled with the training "mean" or "zero".'),
+    ] = "error",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
+    from gsat.estimators import load
+
+    vacant(out, force=force)
+    classifier = load(run)
+    if not hasattr(classifier, "classes_"):
+        fail(f"{run} must hold a classifier, got a {type(classifier).__name__}")
+    given = Source.given(
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+    )
+    source = _as_trained(given, run)
+    table = source.read()
+    if source.plink is not None:
+        table, flipped = counted_alike(table, source.plink, getattr(classifier, "feature_names_in_", ()))
+        if flipped:
+            typer.echo(
+                f"gsat: {flipped} SNPs count the other allele than in training; they were turned round", err=True
+            )
+    X = table.X.reshape(len(table), -1)
+    alignment = align(classifier, table.feature_names, X.shape[1], missing_features)
+    chances = probabilities(classifier, X, alignment, missing_features)
+    predicted = classifier.classes_[chances.argmax(1)]
+    frame = pd.DataFrame({"id": range(len(table)) if table.sample_ids is None else table.sample_ids})
+    if table.y is not None and label is not None:
+        frame["label"] = table.y
+    frame["prediction"] = predicted
+    columns = [f"p_{name}" for name in classifier.classes_]
+    write_table(out, pd.concat([frame, pd.DataFrame(chances.round(6), columns=columns)], axis=1))
+    counts = {str(name): int(count) for name, count in frame["prediction"].value_counts().items()}
+    summary: dict[str, Any] = {
+        "predictions": str(out),
+        "samples": len(table),
+        "features": alignment.describe(missing_features),
+        **({"missing": alignment.missing, "extra": alignment.extra} if as_json else {}),
+        "predicted": counts if as_json else ", ".join(f"{name} {count}" for name, count in counts.items()),
+    }
+    if label is not None and table.y is not None:
+        summary |= _accuracy(predicted, table.y, classifier.classes_)
+    say(summary, as_json)
+
+
+def _as_trained(source: Source, run: Path) -> Source:
+    """The source read as the training samples were: their layer, one-hot coding and rule for missing genotypes."""
+    ending = Path(source.data).suffix.lower()
+    if ending not in READERS or not (run / "config.json").exists():
+        return source
+    config = run_config(run)
+    taken = {
+        name: config[name]
+        for name in AS_TRAINED
+        if name in config and getattr(source, name) is None and name in READERS[ending][1]
+    }
+    for name, value in taken.items():
+        typer.echo(f"gsat: {name} = {value!r}, as in training", err=True)
+    return replace(source, **taken)
+
+
+def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:
+    """The share of right predictions among samples of classes that the model knows."""
+    truth = np.asarray(y).astype(str)
+    known = np.isin(truth, classes.astype(str))
+    found: dict[str, Any] = {"accuracy": None}
+    if known.any():
+        found["accuracy"] = float((predicted.astype(str) == truth)[known].mean())
+    if not known.all():
+        found["not_tested"] = f"{(~known).sum()} samples of classes that the model does not know"
+    return found

@@ -1,0 +1,77 @@
+"""`gsat select`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gsat.cli.app import app, fail, user_errors
+from gsat.cli.files import SEPARATORS, vacant, write, write_table
+from gsat.cli.options import AsJson, DataDir, GroupSize, Seed
+from gsat.cli.source import Data, Ids, Label, Layer, Missing, OneHot, Pheno, Source
+
+SHOWN = 20  # rows that are printed
+
+
+@app.command(
+    epilog="Examples: [bold]gsat select snps.bed --pheno labels.tsv --label continent --one-hot -k 100[/bold], "
+    "[bold]gsat select cells.h5ad --label cell_type -k 50 --n-resamples 20 --out markers.csv[/bold]",
+)
+@user_errors
+def select(
+    data: Data,
+    label: Label = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="How many features, or SNPs with --one-hot.")] = 100,
+    out: Annotated[Path, typer.Option(help="The table, .csv or .tsv; a picture of the scores goes beside it.")] = Path(
+        "features.csv"
+    ),
+    n_resamples: Annotated[
+        int, typer.Option(help="Halves of the samples on which it is repeated, to tell how stable it is; 0: none.")
+    ] = 10,
+    ids: Ids = None,
+    layer: Layer = None,
+    pheno: Pheno = None,
+    missing: Missing = None,
+    one_hot: OneHot = False,
+    whole: Annotated[bool, typer.Option("--all", help="Write all features, not only the first k.")] = False,
+    batch: Annotated[str | None, typer.Option(help="A column that is not a feature.")] = None,
+    n_outer: Annotated[int | None, typer.Option(help="Groups to train on, per round.")] = None,
+    group_size: GroupSize = 200,
+    budget: Annotated[float | None, typer.Option(help="Mean norm of the perturbations, as a fraction of E‖X‖.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rank the features by how much of the group-sparse adversary's effort they attract; all samples are used."""
+    from gsat.experiments.ranking import picture, rank
+    from gsat.selectors import GroupSparseSelector
+
+    if out.suffix.lower() not in SEPARATORS:
+        fail(f"--out must end in .csv or .tsv, got {out}")
+    drawn = out.with_suffix(".png")
+    vacant(out, drawn, force=force)
+    source = Source.given(
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+    )
+    tuned = {"n_outer": n_outer, "budget": budget, "alpha": alpha}
+    selector = GroupSparseSelector(
+        k,
+        n_resamples=n_resamples,
+        group_size=group_size,
+        random_state=seed,
+        **{name: value for name, value in tuned.items() if value is not None},  # type: ignore[arg-type]
+    )
+    frame = rank(source.labelled(data_dir), selector)
+    chosen = frame if whole else frame.head(k)
+    write_table(out, chosen)
+    write(drawn, picture(chosen))
+    if as_json:
+        typer.echo(chosen.to_json(orient="records"))
+        return
+    typer.echo(chosen.head(SHOWN).to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    more = f"{len(chosen) - SHOWN} more rows in {out}" if len(chosen) > SHOWN else f"table: {out}"
+    typer.echo(f"{more}   picture: {drawn}")

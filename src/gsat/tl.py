@@ -1,0 +1,155 @@
+"""AnnData in, AnnData out: `gsat.tl.fit(adata, labels_key="cell_type")`, then `gsat.tl.predict(other, classifier)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from gsat.alignment import Alignment, Fill, align, listed, probabilities
+from gsat.classifying import TorchClassifier
+from gsat.estimators import ERMClassifier, GSATClassifier
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+N_GROUPS = 20  # of training cells, on which the adversary is watched for the scores
+
+
+def fit(
+    adata: AnnData,
+    labels_key: str,
+    batch_key: str | None = None,
+    layer: str | None = None,
+    *,
+    classifier: TorchClassifier | None = None,
+    key_added: str = "gsat",
+    **params: Any,
+) -> TorchClassifier:
+    """Train on the cells that have a label, predict all of them, and write into `adata`; returns the classifier.
+
+    labels_key, batch_key: columns of .obs; cells without a label are predicted and not trained on
+    layer:                 the layer to take instead of .X; sparse matrices are never made dense as a whole
+    classifier, params:    an unfitted classifier (it is not changed), or the parameters of a GSATClassifier
+
+    With key_added="gsat" it writes
+    .obs["gsat_prediction"]      the predicted label, categorical
+    .obs["gsat_confidence"]      its probability
+    .obsm["gsat_probabilities"]  (cells, classes), in the order of .uns["gsat"]["classes"]
+    .var["gsat_score"]           each gene's share of the effort of the adversary of training; not with ERMClassifier
+    .uns["gsat"]                 keys, classes, classifier, its parameters, λ, and how many cells were trained on
+    """
+    if classifier is not None and params:
+        raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
+    if not adata.var_names.is_unique:
+        raise ValueError(
+            "adata must have distinct var_names, by which a model knows its genes, got some twice; call "
+            "adata.var_names_make_unique() first"
+        )
+    X = _matrix(adata, layer)
+    labels = _column(adata, "labels_key", labels_key)
+    known = np.flatnonzero(labels.notna().to_numpy())
+    if len(known) == 0:
+        raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
+    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()[known]
+    y = _labels(labels.iloc[known])
+    fitted = GSATClassifier(**params) if classifier is None else clone(classifier)
+    trained_on = X if len(known) == adata.n_obs else X[known]
+    fitted.fit(trained_on, y, batch)
+    _write_predictions(adata, fitted, fitted.predict_proba(X), key_added)
+    if not isinstance(fitted, ERMClassifier):
+        adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
+    fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
+    adata.uns[key_added] = {
+        "labels_key": labels_key,
+        **({} if batch_key is None else {"batch_key": batch_key}),
+        **({} if layer is None else {"layer": layer}),
+        "classes": _plain(fitted.classes_),
+        "classifier": type(fitted).__name__,
+        "params": {k: v for k, v in fitted.get_params(deep=False).items() if isinstance(v, str | int | float)},
+        **({} if fitted.lam_ is None else {"lam": fitted.lam_}),
+        "mean_norm": fitted.mean_norm_,
+        "n_trained": len(known),
+    }
+    return fitted
+
+
+def predict(
+    adata: AnnData,
+    classifier: TorchClassifier,
+    layer: str | None = None,
+    *,
+    missing: Fill = "error",
+    key_added: str = "gsat",
+) -> Alignment:
+    """Predict the cells of `adata`, with genes matched by name, and write as `fit` does to .obs and .obsm.
+
+    missing: what happens where genes of the model are not in `adata`: an "error", or they are filled with their "mean"
+             in training or with "zero". Other genes are left out. Returns which were missing and which left out.
+    """
+    X = _matrix(adata, layer)
+    found = align(classifier, adata.var_names.tolist(), adata.n_vars, missing)
+    _write_predictions(adata, classifier, probabilities(classifier, X, found, missing), key_added)
+    return found
+
+
+def _write_predictions(
+    adata: AnnData, classifier: TorchClassifier, chances: NDArray[np.float64], key_added: str
+) -> None:
+    classes = _plain(classifier.classes_)
+    adata.obs[f"{key_added}_prediction"] = pd.Categorical.from_codes(
+        chances.argmax(1), pd.Index(classes, dtype=classes.dtype)
+    )
+    adata.obs[f"{key_added}_confidence"] = chances.max(1)
+    adata.obsm[f"{key_added}_probabilities"] = chances
+
+
+def _matrix(adata: AnnData, layer: str | None) -> Any:
+    """The samples, dense or CSR."""
+    if adata.isbacked:
+        raise ValueError("adata must be in memory, got a backed one; call adata.to_memory() first")
+    if layer is not None and layer not in adata.layers:
+        raise ValueError(f"layer must be one of {listed(list(adata.layers)) or 'none'}, got {layer!r}")
+    X = adata.X if layer is None else adata.layers[layer]
+    if X is None:
+        raise ValueError("adata must have a matrix .X, or layer= must name one of its layers, got neither")
+    if sparse.issparse(X):
+        return X.tocsr()
+    return X if isinstance(X, np.ndarray) else np.asarray(X)
+
+
+def _column(adata: AnnData, option: str, key: str) -> pd.Series:
+    if key not in adata.obs:
+        raise ValueError(f"{option} must be a column of .obs ({listed(list(adata.obs.columns))}), got {key!r}")
+    return adata.obs[key]
+
+
+def _labels(labels: pd.Series) -> NDArray[Any]:
+    """The labels as text or numbers: of a categorical those in use alone."""
+    values: NDArray[Any] = labels.to_numpy()
+    return values.astype(str) if values.dtype.kind == "O" and all(isinstance(v, str) for v in values) else values
+
+
+def _plain(classes: NDArray[Any]) -> NDArray[Any]:
+    """Text as objects, which is what .h5ad files can hold; numbers as they are."""
+    return classes.astype(object) if classes.dtype.kind == "U" else classes
+
+
+def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.float64]:
+    """Each feature's share of the effort: the norm of its column of Δ over some groups, in units of its deviation."""
+    effort = np.zeros(X.shape[1])
+    for rows in _groups(X.shape[0], classifier.group_size):
+        delta = classifier.perturb(X[rows], y[rows], None if batch is None else batch[rows])
+        effort += np.square(delta / classifier.scale_, dtype=np.float64).sum(0)
+    effort = np.sqrt(effort)
+    return np.asarray(effort / (effort.sum() or 1.0))
+
+
+def _groups(n: int, group_size: int) -> Iterator[NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    return (np.sort(rng.choice(n, min(group_size, n), replace=False)) for _ in range(N_GROUPS))

@@ -1,0 +1,198 @@
+"""AnnData in, AnnData out: what is written, what survives a file, and what is refused."""
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import gsat
+
+pytestmark = pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option is deprecated")  # in anndata
+QUICK = {"n_outer": 60, "n_inner": 4, "eta0": 1e-2, "hidden": 20, "group_size": 80, "random_state": 0}
+TYPES = np.array(["B/plasma cell", "NK cell", "T cell"], dtype=object)  # a slash must not end up in a key of the file
+N, D = 240, 30
+
+
+def categorical(values) -> pd.Categorical:
+    """With object categories: anndata 0.12 cannot write those of pandas 3."""
+    values = np.asarray(values, dtype=object)
+    return pd.Categorical(values, categories=pd.Index(sorted({v for v in values if v == v}), dtype=object))
+
+
+def cells(seed: int = 0, *, dtype=np.float32, unknown: int = 40) -> anndata.AnnData:
+    """Counts in which genes 3 and 11 tell the type; the first `unknown` cells have no label."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, N)
+    rate = np.full((N, D), 0.7)
+    rate[np.arange(N), np.array([3, 11, 20])[kind]] += 6
+    counts = sparse.csr_array(rng.poisson(rate).astype(dtype))
+    label = TYPES[kind].copy()
+    label[:unknown] = np.nan
+    obs = pd.DataFrame(
+        {
+            "cell_type": categorical(label),
+            "true": categorical(TYPES[kind]),
+            "donor": categorical([f"d{i % 3}" for i in range(N)]),
+            "stage": kind.astype(np.int64),
+        },
+        index=pd.Index([f"cell{i}" for i in range(N)], dtype=object),
+    )
+    var = pd.DataFrame(index=pd.Index([f"gene{j}" for j in range(D)], dtype=object))
+    return anndata.AnnData(counts, obs=obs, var=var, layers={"twice": counts * 2})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    adata = cells()
+    return adata, gsat.tl.fit(adata, "cell_type", **QUICK)
+
+
+def test_cells_without_a_label_are_predicted_and_not_trained_on(fitted):
+    adata, classifier = fitted
+    assert classifier.n_samples_ == adata.uns["gsat"]["n_trained"] == N - 40
+    predicted = adata.obs["gsat_prediction"]
+    assert predicted.cat.categories.tolist() == TYPES.tolist()
+    assert (predicted.astype(str) == adata.obs["true"].astype(str))[:40].mean() > 0.8
+    chances = adata.obsm["gsat_probabilities"]
+    assert chances.shape == (N, 3)
+    assert chances.sum(1) == pytest.approx(np.ones(N))
+    assert adata.obs["gsat_confidence"].to_numpy() == pytest.approx(chances.max(1))
+    assert np.array_equal(adata.uns["gsat"]["classes"][chances.argmax(1)], predicted.to_numpy())
+
+
+def test_scores_tell_the_genes_that_matter(fitted):
+    adata, _ = fitted
+    score = adata.var["gsat_score"]
+    assert score.sum() == pytest.approx(1)
+    assert set(score.nlargest(3).index) == {"gene3", "gene11", "gene20"}
+
+
+def test_it_is_the_classifier_on_the_labelled_rows(fitted):
+    adata, classifier = fitted
+    rows = adata.obs["cell_type"].notna().to_numpy()
+    plain = gsat.GSATClassifier(**QUICK).fit(adata.X[rows], adata.obs["cell_type"][rows].astype(str).to_numpy())
+    assert np.array_equal(plain.predict_proba(adata.X), adata.obsm["gsat_probabilities"])
+    assert classifier.feature_names_in_.tolist() == adata.var_names.tolist()
+
+
+def test_the_matrix_is_never_dense_as_a_whole(monkeypatch):
+    adata = cells()
+    rows_at_once = []
+    toarray = sparse.csr_array.toarray
+
+    def watched(self, *args, **kwargs):
+        rows_at_once.append(self.shape[0])
+        return toarray(self, *args, **kwargs)
+
+    monkeypatch.setattr(sparse.csr_array, "toarray", watched)
+    monkeypatch.setattr("gsat.standardise.at_a_time", lambda d: 16)
+    gsat.tl.fit(adata, "cell_type", **QUICK)
+    assert rows_at_once
+    assert max(rows_at_once) <= 4 * 16
+
+
+@pytest.mark.parametrize("key", ["true", "stage"])
+def test_it_survives_a_file(key, tmp_path):
+    adata = cells()
+    classifier = gsat.tl.fit(adata, key, "donor", "twice", structure="universal", key_added="robust", **QUICK)
+    adata.write_h5ad(tmp_path / "out.h5ad")
+    again = anndata.read_h5ad(tmp_path / "out.h5ad")
+    assert again.obs["robust_prediction"].astype(str).tolist() == adata.obs["robust_prediction"].astype(str).tolist()
+    assert np.array_equal(again.obsm["robust_probabilities"], adata.obsm["robust_probabilities"])
+    assert np.array_equal(again.var["robust_score"], adata.var["robust_score"])
+    settings = again.uns["robust"]
+    assert (settings["labels_key"], settings["batch_key"], settings["layer"]) == (key, "donor", "twice")
+    assert (settings["classifier"], settings["params"]["structure"]) == ("GSATClassifier", "universal")
+    assert settings["classes"].tolist() == classifier.classes_.tolist()
+    assert settings["lam"] == pytest.approx(classifier.lam_)
+
+
+def test_batches_change_universal_training():
+    one, other = cells(), cells()
+    gsat.tl.fit(one, "true", structure="universal", **QUICK)
+    gsat.tl.fit(other, "true", "donor", structure="universal", **QUICK)
+    assert not np.array_equal(one.obsm["gsat_probabilities"], other.obsm["gsat_probabilities"])
+
+
+def test_a_classifier_of_ones_own():
+    adata = cells()
+    mine = gsat.ERMClassifier(n_outer=30, eta0=1e-2, random_state=1)
+    found = gsat.tl.fit(adata, "true", classifier=mine)
+    assert isinstance(found, gsat.ERMClassifier)
+    assert not hasattr(mine, "module_")
+    assert "gsat_score" not in adata.var
+    assert "lam" not in adata.uns["gsat"]
+
+
+def test_predict_matches_genes_by_name(fitted):
+    _, classifier = fitted
+    new = cells(1, unknown=0)
+    wanted = gsat.tl.predict(new.copy(), classifier)
+    assert (wanted.missing, wanted.extra) == ((), ())
+    shuffled = new[:, np.random.default_rng(0).permutation(D)].copy()
+    gsat.tl.predict(new, classifier)
+    gsat.tl.predict(shuffled, classifier)
+    assert shuffled.obsm["gsat_probabilities"] == pytest.approx(new.obsm["gsat_probabilities"], abs=1e-12)
+    assert (new.obs["gsat_prediction"].astype(str) == new.obs["true"].astype(str)).mean() > 0.8
+    fewer = new[:, [j for j in range(D) if j != 7]].copy()
+    with pytest.raises(ValueError, match=r"must have all 30 features of the model, 1 are missing: gene7"):
+        gsat.tl.predict(fewer, classifier)
+    assert gsat.tl.predict(fewer, classifier, missing="mean").missing == ("gene7",)
+    whole = new.copy()
+    filled = new.X.toarray()
+    filled[:, 7] = classifier.mean_[7]
+    whole.X = filled
+    gsat.tl.predict(whole, classifier)
+    assert fewer.obsm["gsat_probabilities"] == pytest.approx(whole.obsm["gsat_probabilities"], abs=1e-6)
+
+
+def test_integer_counts_and_dense_matrices():
+    whole, dense = cells(dtype=np.int64), cells()
+    dense.X = dense.X.toarray()
+    assert not sparse.issparse(dense.X)
+    for adata in (whole, dense):
+        gsat.tl.fit(adata, "cell_type", **QUICK)
+    assert whole.obsm["gsat_probabilities"] == pytest.approx(dense.obsm["gsat_probabilities"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (None, {"labels_key": "type"}, r"labels_key must be a column of .obs \(cell_type, .*got 'type'"),
+        (None, {"batch_key": "lane"}, r"batch_key must be a column of .obs .*got 'lane'"),
+        (None, {"layer": "raw"}, r"layer must be one of twice, got 'raw'"),
+        (lambda a: a.obs.assign(cell_type=np.nan), {}, r"got 'cell_type', where all are missing"),
+        (lambda a: a.obs.assign(cell_type="B"), {}, r"y must hold at least two classes"),
+        (None, {"classifier": gsat.ERMClassifier(), "n_outer": 3}, r"params must not be given beside classifier="),
+        (None, {"structure": "cubic"}, r"structure must be one of"),
+    ],
+)
+def test_what_is_wrong_is_named(change, options, message):
+    adata = cells()
+    if change is not None:
+        adata.obs = change(adata)
+    with pytest.raises(ValueError, match=message):
+        gsat.tl.fit(adata, **{"labels_key": "cell_type", **options})
+    assert "gsat" not in adata.uns
+    assert "gsat_prediction" not in adata.obs
+
+
+def test_files_and_doubtful_names_are_refused(tmp_path):
+    adata = cells()
+    adata.write_h5ad(tmp_path / "x.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "x.h5ad", backed="r")
+    with pytest.raises(ValueError, match=r"must be in memory, got a backed one; call adata.to_memory\(\)"):
+        gsat.tl.fit(backed, "cell_type")
+    backed.file.close()
+    adata.var.index = ["gene0"] * 2 + adata.var_names.tolist()[2:]
+    with pytest.raises(ValueError, match=r"must have distinct var_names"):
+        gsat.tl.fit(adata, "cell_type")
+
+
+def test_gsat_does_not_import_anndata():
+    import subprocess
+    import sys
+
+    code = "import sys, gsat, gsat.cli; sys.exit('anndata' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
