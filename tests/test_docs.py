@@ -12,6 +12,7 @@ PAGES = [
     "docs/report.md",
     "docs/certificate.md",
     "docs/diagnose.md",
+    "docs/files.md",
     "docs/transport.md",
 ]
 

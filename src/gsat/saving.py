@@ -45,6 +45,8 @@ def restored(folder: str | Path, kinds: Sequence[type[Any]]) -> tuple[Any, dict[
     path = Path(folder)
     if not (path / "model.json").exists() and (path / "model" / "model.json").exists():
         path = path / "model"  # the folder of a run
+    elif (path / "checkpoint").is_dir():
+        raise FileNotFoundError(f"{path} has no model yet: its training was stopped; --resume goes on with it")
     tensors, about = read_folder(path)
     by_name = {kind.__name__: kind for kind in kinds}
     if about.get("estimator") not in by_name:

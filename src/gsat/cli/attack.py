@@ -40,7 +40,7 @@ def attack(
     from gsat.evaluation import evaluate
     from gsat.experiments.training import known_rows, parse_attack, samples
 
-    classifier = load(run / "model")
+    classifier = load(run)
     config = run_config(run)
     to = run / "results.csv" if out is None else out
     vacant(to, force=force)

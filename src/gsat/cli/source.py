@@ -147,7 +147,7 @@ def verify(table: Table, config: dict[str, Any], run: Path) -> None:
     for name, what in (("checksum", "content"), ("rows_checksum", "labels or split")):
         if config.get(name) != fingerprint(table)[name]:
             raise ValueError(
-                f"{table.source} must be what {run} was trained on, but its {what} has changed since; train again"
+                f"{table.source} must be what {run} was trained on, but its {what} changed since; train again"
             )
 
 
