@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gsat.models import AlexNet, ELUNet, build, seeded
+from gsat.models import AlexNet, ELUNet, ResponseNorm, build, seeded
 
 
 def same_parameters(a, b):
@@ -35,7 +35,7 @@ def test_alexnet_has_the_layers_of_the_paper():
     model = AlexNet()
     shapes = [tuple(p.shape) for p in model.parameters() if p.ndim > 1]
     assert shapes == [(96, 1, 5, 5), (256, 96, 5, 5), (384, 256 * 6 * 6), (192, 384), (10, 192)]
-    block = [nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.LocalResponseNorm]
+    block = [nn.Conv2d, nn.ReLU, nn.MaxPool2d, ResponseNorm]
     dense = [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
     assert [type(layer) for layer in model] == block + block + dense
 
@@ -52,7 +52,25 @@ def test_alexnet_normalises_over_nine_neighbouring_channels():
     x = torch.arange(1.0, 13.0, dtype=torch.float64).reshape(1, 12, 1, 1) * 10
     squares = torch.stack([(x[0, max(0, c - 4) : c + 5] ** 2).sum() for c in range(12)])
     expected = x / (1 + 0.001 / 9 * squares).reshape(1, 12, 1, 1) ** 0.75
-    torch.testing.assert_close(AlexNet(width=0.125)[3](x), expected)
+    torch.testing.assert_close(AlexNet(width=0.125).double()[3](x), expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_response_norm_is_that_of_torch(size):
+    x = torch.randn(3, 7, 4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 4
+    ours = ResponseNorm(7, size=size, alpha=0.3, beta=0.6, k=1.7).double()
+    torch.testing.assert_close(
+        ours(x), nn.LocalResponseNorm(size, alpha=0.3, beta=0.6, k=1.7).double()(x), atol=1e-6, rtol=0
+    )
+    assert not ours.state_dict()
+
+
+def test_channels_last_is_the_same_function():
+    plain, last = (AlexNet((3, 12, 12), width=0.1, channels_last=choice).double() for choice in (False, True))
+    last.load_state_dict(plain.state_dict())
+    assert last[0].weight.is_contiguous(memory_format=torch.channels_last)
+    x = torch.randn(4, 3, 12, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    torch.testing.assert_close(last(x), plain(x))
 
 
 @pytest.mark.parametrize("in_shape", [(1, 28, 28), (3, 32, 32), (2, 7, 19)])
