@@ -25,6 +25,7 @@ ESTIMATORS = [
     gsat.GSATClassifier(n_inner=4, **QUICK),
     gsat.ERMClassifier(**QUICK),
     gsat.FGMClassifier(**QUICK),
+    gsat.FGSMClassifier(**QUICK),
     gsat.PGDClassifier(n_inner=4, **QUICK),
     gsat.UniversalATClassifier(**QUICK),
     gsat.StructuredATClassifier(k=1, n_inner=4, **QUICK),

@@ -17,6 +17,7 @@ LAYERS = (  # a module may be missing, but none may be outside
     ("grouping",),
     ("oracle",),
     ("reduce",),
+    ("active", "moved"),
     ("solvers",),
     ("adversary", "duality"),
     ("balls", "sanity"),

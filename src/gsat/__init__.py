@@ -10,6 +10,7 @@ from gsat.diagnosis import Diagnosis, diagnose
 from gsat.estimators import (
     ERMClassifier,
     FGMClassifier,
+    FGSMClassifier,
     GSATClassifier,
     GSATRegressor,
     PGDClassifier,
@@ -33,6 +34,7 @@ __all__ = [
     "Diagnosis",
     "ERMClassifier",
     "FGMClassifier",
+    "FGSMClassifier",
     "GSATClassifier",
     "GSATRegressor",
     "GroupCost",

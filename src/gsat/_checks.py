@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
 
 def group(name: str, value: Any) -> Tensor:
     """`value` as a floating-point tensor (m, *features) with m >= 1 samples and at least one feature."""
-    if not isinstance(value, Tensor):
+    if not hasattr(value, "__torch_function__"):  # a tensor, or what torch lets take its place
         raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}; convert with {name}.float()")
@@ -61,7 +61,7 @@ def group(name: str, value: Any) -> Tensor:
         raise ValueError(f"{name} must have shape (samples, *features), got a scalar")
     if value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
-    return value
+    return cast(Tensor, value)
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:

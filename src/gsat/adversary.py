@@ -11,11 +11,13 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from gsat import _checks
-from gsat.costs import GroupCost, Penalised
-from gsat.grouping import PerBatch
-from gsat.oracle import clamped, frozen, untouched
-from gsat.reduce import RowSpace, row_space
-from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, maximise, named
+from gsat.active import ActiveSet, active_set
+from gsat.costs import GroupCost, GroupSparse, Penalised
+from gsat.grouping import PerBatch, Scaled, bound
+from gsat.moved import Moved
+from gsat.oracle import frozen, untouched
+from gsat.reduce import Reduced, RowSpace, row_space
+from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, climb, maximise, named
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]  # (outputs, y) -> (m,)
 
@@ -30,7 +32,7 @@ class Adversary:
 
     The parameters are those of `gsat.maximise`; `loss` is (outputs, y) -> (m,), by default the cross-entropy. `last`
     is the `Solution` of the last call, `compact` its Δ in coordinates with the same lengths and angles, often far
-    fewer (`gsat.reduce`). A `PerBatch` cost without given batches draws anew in every call, from
+    fewer (`gsat.reduce`, `gsat.active`). A `PerBatch` cost without given batches draws anew in every call, from
     `generator` or else from one of its own that starts at seed 0.
     """
 
@@ -55,34 +57,61 @@ class Adversary:
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
         self.compact: Tensor | None = None
+        self.columns: Tensor | None = None  # which of the features those of `compact` are, where it holds columns
         self.light = False  # True where only lengths and ranks are wanted of `last`: it then holds the compact Δ
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
+        return self.search(model, x, y, batch).group()
+
+    def search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Moved:
+        """As a call, but what is as large as the group is not formed yet; to be used before the weights change."""
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
+        self.last = self.compact = self.columns = None  # they may be as large as the group: let them go first
         with frozen(model), untouched(x):
             y = y.clone() if y.is_inference() else y
-            seen = self._row_space(model, x)
-            see, at, mask = (model, x, self.feature_mask) if seen is None else (seen.outputs, seen.x, None)
-            found = maximise(
-                lambda z: self.loss(see(z), y),
-                at,
-                self.cost,
-                lam=self.lam,
-                solver=self.solver,
-                n_inner=self.n_inner,
-                feature_mask=mask,
-                bounds=self.bounds,
-                batch=batch,
-                generator=self.generator,
-            )
-            self.compact, self.last = found.delta, found
-            delta = found.delta if seen is None else seen.basis.expand(found.delta).view_as(x)
-            if seen is not None and self.light:
-                return delta.add_(x)
-            self.last = replace(found, delta=delta)
-        return clamped(x.detach() + delta, _checks.bounds(self.bounds, x))
+            found, moved = self._solved(model, x.detach(), y, batch)
+        self.compact = moved.compact
+        self.last = replace(found, found=moved.compact if self.light else moved.later())
+        return moved
+
+    def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> tuple[Solution, Moved]:
+        """The inner problem by the short-cut that holds, or else as it is."""
+        active = self._active_set(model, x)
+        if active is not None:
+            oracle = active.oracle(lambda outputs: self.loss(outputs, y))
+            cost = bound(self.cost, len(x), batch)
+            found = climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner)
+            sparse = active.form(found.delta)
+            self.columns = sparse.columns
+            return found, Moved(x, form=sparse)
+        space = self._row_space(model, x)
+        see, at, mask = (model, x, self.feature_mask) if space is None else (space.outputs, space.x, None)
+        found = maximise(
+            lambda z: self.loss(see(z), y),
+            at,
+            self.cost,
+            lam=self.lam,
+            solver=self.solver,
+            n_inner=self.n_inner,
+            feature_mask=mask,
+            bounds=self.bounds,
+            batch=batch,
+            generator=self.generator,
+        )
+        if space is None:
+            return found, Moved(x, found.delta, bounds=_checks.bounds(self.bounds, x))
+        return found, Moved(x, form=Reduced(space, found.delta))
+
+    def _active_set(self, model: nn.Module, x: Tensor) -> ActiveSet | None:
+        """The group as the first layer sees it, where few columns move and the solver can do without the others."""
+        cost = self.cost.cost if type(self.cost) is Scaled else self.cost
+        if type(cost) is not GroupSparse or cost.ridge == 0 or cost.alpha == 0 or self.bounds is not None:
+            return None
+        if type(self.solver) not in (Proximal, Linearised):
+            return None
+        return active_set(model, x, _checks.feature_mask(self.feature_mask, x))
 
     def _row_space(self, model: nn.Module, x: Tensor) -> RowSpace | None:
         """The group in the row space of the first layer, where the cost and the solver do not depend on the axes."""

@@ -14,11 +14,12 @@ from torch import Generator, Tensor, nn
 from gsat import _checks
 from gsat._numeric import total
 from gsat.adversary import SampleLoss, per_sample_cross_entropy
-from gsat.balls import Ball, Columns, Equal, Free, Subspace, inside, unit_rows
+from gsat.balls import Ball, Columns, Equal, Free, Subspace, ascend, inside, unit_rows
 from gsat.costs import flat_labels
 from gsat.flat import Flat
+from gsat.moved import Moved
 from gsat.oracle import frozen, untouched
-from gsat.reduce import row_space
+from gsat.reduce import Reduced, RowSpace, row_space
 from gsat.sanity import warn_of_masking
 
 LEAPS = 8  # from one start, at the most
@@ -113,7 +114,26 @@ class Attack(ABC):
         found = self._run(model, _checks.group("x", x), y)
         return Fitted(self, x.shape[1:], found)
 
+    def search(self, model: nn.Module, x: Tensor, y: Tensor) -> Moved:
+        """As `perturb`, but what is as large as the group is not formed yet; to be used before the weights change."""
+        x = _checks.group("x", x).detach()
+        found, space = self._found(model, x, y)
+        if space is None:
+            return Moved(x, found.delta.view_as(x), bounds=_checks.bounds(self.bounds, x))
+        return Moved(x, form=Reduced(space, found.delta))
+
     def _run(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> Found:
+        """What was found, in the coordinates of x."""
+        found, space = self._found(model, x, y, part)
+        if space is None:
+            return found
+        part = space.basis.expand(found.part) if found.part.numel() else found.part
+        return replace(found, delta=space.basis.expand(found.delta), part=part)
+
+    def _found(
+        self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None
+    ) -> tuple[Found, RowSpace | None]:
+        """What was found, in the coordinates of x or of the row space."""
         _checks.labels(y, len(x))
         sample_loss = per_sample_cross_entropy if self.loss is None else self.loss
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
@@ -130,12 +150,9 @@ class Attack(ABC):
                 best = reduce(Found.joined, tries)
             else:
                 best = max(tries, key=lambda found: found.loss)
-            if seen is not None:
-                part = seen.basis.expand(best.part) if best.part.numel() else best.part
-                best = replace(best, delta=seen.basis.expand(best.delta), part=part)
-            if mask is not None:
+            if seen is None and mask is not None:
                 best = replace(best, delta=best.delta * mask.reshape(-1))  # rounding reaches past it
-            return best
+            return best, seen
 
     @property
     def _rotates(self) -> bool:
@@ -172,12 +189,13 @@ class PGD(Attack):
         step = self._step
         delta = self._first(oracle, generator)
         nothing = delta.new_empty(0)
-        best = Found(delta, nothing, torch.full_like(delta[:, 0], -math.inf))
+        best = Found(torch.zeros_like(delta[:1]).expand_as(delta), nothing, torch.full_like(delta[:, 0], -math.inf))
         for _ in range(self.steps):
             losses, gradient = oracle(delta)
             if self.keep == "best":
                 best = best.joined(Found(delta, nothing, losses))
-            delta = inside(delta + step * unit_rows(gradient), self.eps)
+            ascend(delta, gradient, step, self.eps)
+            del gradient  # before the next, which is as large
         if self.keep == "last" and self.restarts == 1:
             return Found(delta, nothing, nothing)
         return best.joined(Found(delta, nothing, oracle.losses(delta)))  # with "last", this one alone

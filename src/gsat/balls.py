@@ -6,6 +6,7 @@ gradients are steepest, and restricts a perturbation to a part. Scaling rows kee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
@@ -14,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from gsat._numeric import norm
+from gsat._numeric import at_a_time, norm
 from gsat._spectrum import right_singular_vectors
 from gsat.costs import block_numbers
 
@@ -136,16 +137,23 @@ class Subspace:
 
 def unit_rows(v: Tensor) -> Tensor:
     """Each row divided by its norm; a row of zeros stays so, and the squares of a tiny one do not underflow."""
-    largest = v.abs().amax(1, keepdim=True)
+    largest = norm(v, dim=1, order=math.inf, keepdim=True).to(v.dtype)
     v = v / torch.where(largest > 0, largest, 1)
     lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
-    return v / torch.where(lengths > 0, lengths, 1)
+    return v.div_(torch.where(lengths > 0, lengths, 1))
 
 
 def inside(v: Tensor, eps: float) -> Tensor:
     """Rows longer than eps scaled to eps."""
     lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
     return v * (eps / torch.where(lengths > eps, lengths, eps if eps > 0 else 1))
+
+
+def ascend(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
+    """δ_i ← δ_i + step·g_i/‖g_i‖ in place, rows longer than eps scaled to eps; a few rows at a time, as small parts."""
+    n = at_a_time(delta.shape[1])
+    for rows, slope in zip(torch.split(delta, n), torch.split(gradient, n), strict=True):
+        rows.copy_(inside(rows + step * unit_rows(slope), eps))
 
 
 def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor], first: Tensor | None = None) -> Tensor:

@@ -114,6 +114,13 @@ class FGMClassifier(_EpsClassifier):
         return defences.FGM(self.eps * unit, loss=loss)
 
 
+class FGSMClassifier(_EpsClassifier):
+    """As `FGMClassifier`, with the signs of the gradient for its direction: FGSM with an L2-matched norm."""
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        return defences.FGM(self.eps * unit, direction="sign", loss=loss)
+
+
 class UniversalATClassifier(_EpsClassifier):
     """Universal adversarial training with one carried shift; n_inner is not used."""
 

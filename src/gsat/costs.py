@@ -73,7 +73,8 @@ class Penalised(ABC):
         _checks.group("v", v)
         tau = _checks.number("tau", tau, least=0)
         scale = 1 + 2 * tau * self.ridge
-        return self.shrink(v / scale, tau * self.alpha / scale)
+        v = v / scale  # the same name: what a solver made for this call alone is let go
+        return self.shrink(v, tau * self.alpha / scale)
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,10 @@ class GroupSparse(_Weighted):
             )
         blocks = self._blocks.to(delta.device)
         return columns.new_zeros(int(blocks.max()) + 1).index_add_(0, blocks, columns.square()).sqrt()
+
+    def count(self, columns: Tensor) -> int:
+        """How many columns, or blocks of columns, these numbers of columns are."""
+        return len(columns) if self._blocks is None else int(torch.unique(self._blocks[columns.cpu()]).numel())
 
     def _structure(self, delta: Tensor) -> Tensor:
         norms = self.norms(delta)

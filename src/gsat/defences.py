@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,6 +18,7 @@ from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
 from gsat.balls import inside, unit_rows
 from gsat.costs import GroupCost, GroupSparse, LowRank, Universal, Unstructured
 from gsat.grouping import PerBatch, scaled
+from gsat.moved import Moved
 from gsat.oracle import Oracle, clamped, frozen, untouched
 from gsat.solvers import Proximal, Solver
 
@@ -27,11 +29,27 @@ class Defence(ABC):
     """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
 
     name: ClassVar[str]
-    delta: Tensor | None = None
+    _delta: Tensor | Callable[[], Tensor] | None = None
+    _compact: Tensor | None = None  # the last perturbation in coordinates with the same lengths, where there are such
 
     @abstractmethod
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
+
+    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """What the model returns for the perturbed group, with a gradient in its weights."""
+        return cast(Tensor, model(self(model, x, y, batch)))
+
+    @property
+    def delta(self) -> Tensor | None:
+        """The last perturbation, formed when it is first asked for."""
+        if callable(self._delta):
+            self._delta = self._delta()
+        return self._delta
+
+    @delta.setter
+    def delta(self, value: Tensor | None) -> None:
+        self._delta, self._compact = value, None
 
     def state_dict(self) -> dict[str, Tensor]:
         """What must be kept so that a resumed run equals an unbroken one."""
@@ -49,7 +67,8 @@ class Defence(ABC):
     @property
     def mean_norm(self) -> float:
         """The mean ‖δ_i‖₂ of the last perturbation."""
-        return 0.0 if self.delta is None else float(norm(rows(self.delta), dim=1).mean())
+        delta = self.delta if self._compact is None else self._compact
+        return 0.0 if delta is None else float(norm(rows(delta), dim=1).mean())
 
 
 class ERM(Defence):
@@ -106,11 +125,19 @@ class GSAT(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The group moved to where the loss less λ·c(Δ) is largest."""
-        self.delta = self.adversary.last = None  # the last one is as large as the group: let it go first
+        return self._search(model, x, y, batch).group()
+
+    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """What the model returns there; a short-cut of the inner problem serves the weights too."""
+        return self._search(model, x, y, batch).outputs(model)
+
+    def _search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> Moved:
+        self.delta = None  # the last one may be as large as the group: let it go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        x_adv = self.adversary(model, x, y, batch)
-        self.delta = None if self.adversary.last is None else self.adversary.last.delta
-        return x_adv
+        moved = self.adversary.search(model, x, y, batch)
+        found = self.adversary.last
+        self._delta, self._compact = None if found is None else lambda: found.delta, self.adversary.compact
+        return moved
 
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
@@ -127,13 +154,14 @@ class GSAT(Defence):
 
     def measure(self) -> float | None:
         """The number of columns (or blocks) that move, or the rank."""
-        if self.delta is None:
+        if self._compact is None:
             return None
         inner = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
         if isinstance(inner, GroupSparse):
-            return float((inner.norms(self.delta) > 0).sum())
-        if isinstance(inner, LowRank) and self.adversary.compact is not None:
-            sigma = singular_values(rows(self.adversary.compact))
+            moving = rows(self._compact).ne(0).any(0).nonzero().squeeze(1)
+            return float(inner.count(moving if self.adversary.columns is None else self.adversary.columns[moving]))
+        if isinstance(inner, LowRank):
+            sigma = singular_values(rows(self._compact))
             return float((sigma > 1e-6 * sigma[0]).sum())
         return None
 
@@ -148,8 +176,18 @@ class Structured(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""
-        self.delta = self.attack.perturb(model, x, y, batch)
-        return clamped(x.detach() + self.delta, _checks.bounds(self.attack.bounds, x))
+        self.delta = None
+        delta = self.delta = self.attack.perturb(model, x, y, batch)
+        return clamped(x.detach() + delta, _checks.bounds(self.attack.bounds, x))
+
+    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+        """What the model returns for it; a short-cut of the attack serves the weights too."""
+        if batch is not None:
+            return super().outputs(model, x, y, batch)
+        self.delta = None
+        moved = self.attack.search(model, x, y)
+        self._delta, self._compact = moved.later(), moved.compact
+        return moved.outputs(model)
 
     def measure(self) -> float | None:
         """The attack's number of columns or rank."""
@@ -217,7 +255,7 @@ def universal_cost(alpha: float = 0.5, group_size: int = 200) -> PerBatch:
 
 STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
 NAMES = (
-    "erm", "fgm", "pgd", "universal-at", *STRUCTURES,
+    "erm", "fgm", "fgsm", "pgd", "universal-at", *STRUCTURES,
     "structured-universal", "structured-group-sparse", "structured-low-rank",
 )  # fmt: skip
 
@@ -254,6 +292,8 @@ def named(
         return ERM()
     if name == "fgm":
         return FGM(eps)
+    if name == "fgsm":
+        return FGM(eps, direction="sign")
     if name == "pgd":
         return PGD(eps, steps=n_inner)
     if name == "universal-at":

@@ -16,6 +16,7 @@ from gsat.adversary import SampleLoss
 from gsat.baselines import (
     ERMClassifier,
     FGMClassifier,
+    FGSMClassifier,
     PGDClassifier,
     StructuredATClassifier,
     UniversalATClassifier,
@@ -28,6 +29,7 @@ from gsat.saving import restored, save
 __all__ = [
     "ERMClassifier",
     "FGMClassifier",
+    "FGSMClassifier",
     "GSATClassifier",
     "GSATRegressor",
     "PGDClassifier",
@@ -228,6 +230,7 @@ SAVED = (
     ERMClassifier,
     PGDClassifier,
     FGMClassifier,
+    FGSMClassifier,
     UniversalATClassifier,
     StructuredATClassifier,
     GSATRegressor,

@@ -60,6 +60,8 @@ class Flat:
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The losses and the gradient, as a matrix."""
         found = [part(piece) for part, piece in self._split(delta)]
+        if len(found) == 1:
+            return found[0][0], rows(found[0][1])
         return torch.cat([losses for losses, _ in found]), torch.cat([rows(gradient) for _, gradient in found])
 
     def losses(self, delta: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ class _PenalisedPerBatch(Penalised, BoundPerBatch):
             torch.empty_like(self.order).index_copy_(0, self.order, torch.repeat_interleave(sizes.cpu())).to(v.device)
         )
         sums = rows(v).new_zeros(len(sizes), rows(v).shape[1]).index_add_(0, code, rows(v))
-        return (sums / sizes[:, None])[code].view_as(v)
+        return sums.div_(sizes[:, None])[code].view_as(v)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Scaled(Penalised):
         return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        return self.s * self.cost.shrink(v / self.s, tau * math.sqrt(len(v)) / self.s**2)
+        return self.cost.shrink(v, tau * math.sqrt(len(v)) / self.s)  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Oracle:
         mask: Tensor | None = None,
         bounds: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        self.x, self.mask, self.bounds = x.detach(), mask, bounds
+        self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
         self.n_gradients = 0
         self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
         self._loss = loss
@@ -34,11 +34,11 @@ class Oracle:
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The losses at x + Δ and their gradient in Δ."""
         with torch.enable_grad():
-            point = (self.x + delta).requires_grad_()
-            losses = _checks.per_sample(self._loss(clamped(point, self.bounds)), len(self.x))
+            x = self.x.detach().requires_grad_()  # not x + Δ, which is let go where the model does not keep it
+            losses = _checks.per_sample(self._loss(clamped(x + delta, self.bounds)), len(self.x))
             if not losses.requires_grad:
                 raise ValueError("loss must be differentiable in its input, got a result without a gradient")
-            (gradient,) = torch.autograd.grad(losses.sum(), point, allow_unused=True)
+            (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
         if gradient is None:
             raise ValueError("loss must be differentiable in its input, got a result that does not depend on it")
         if self.n_gradients == 0:

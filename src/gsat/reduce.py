@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -46,17 +46,28 @@ class Basis:
         q, r = torch.linalg.qr(weight.T)
         return cls(weight, r, q if mask is None else q * mask[:, None].to(q.dtype))  # rounding reaches past the mask
 
+    @property
+    def spanning(self) -> Tensor:
+        """Rows that span the row space: (h, d)."""
+        return self.weight if self.q is None else self.q.T
+
+    def multiples(self, c: Tensor) -> Tensor:
+        """P with P·spanning = C·Qᵀ: (n, h) -> (n, h)."""
+        return c if self.q is not None else _solve(self.factor.T, c, upper=False)
+
     def expand(self, c: Tensor) -> Tensor:
         """C·Qᵀ: (n, h) -> (n, d)."""
-        if self.q is not None:
-            return c @ self.q.T
-        return _solve(self.factor.T, c, upper=False) @ self.weight
+        return self.multiples(c) @ self.spanning
 
-    def project(self, v: Tensor) -> Tensor:
-        """V·Q: (n, d) -> (n, h)."""
+    def project(self, v: Tensor, seen: Tensor | None = None) -> Tensor:
+        """V·Q: (n, d) -> (n, h); `seen` is V·Wᵀ where that is known."""
         if self.q is not None:
             return v @ self.q
-        return _solve(self.factor, v @ self.weight.T, upper=True)
+        return _solve(self.factor, v @ self.weight.T if seen is None else seen, upper=True)
+
+    def kept(self) -> Basis:
+        """The same, whatever becomes of the weights."""
+        return self if self.q is not None else replace(self, weight=self.weight.clone())
 
 
 @dataclass(frozen=True)
@@ -71,14 +82,44 @@ class RowSpace:
     offset: Tensor  # (m, h), what of the first layer's output does not change with the coordinates
     head: Model
 
+    def seen(self, z: Tensor) -> Tensor:
+        """What the first layer gives for the samples whose coordinates are z: (m, h)."""
+        return torch.addmm(self.offset, z, self.basis.factor.to(z.dtype))
+
     def outputs(self, z: Tensor) -> Tensor:
         """What the model returns for the samples whose coordinates are z."""
-        return self.head(torch.addmm(self.offset, z, self.basis.factor.to(z.dtype)))
+        return self.head(self.seen(z))
 
     def split(self, n: int) -> list[RowSpace]:
         """The group in parts of at most n samples."""
         parts = zip(torch.split(self.x, n), torch.split(self.offset, n), strict=True)
         return [RowSpace(x, self.basis, offset, self.head) for x, offset in parts]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The perturbation Δ = C·Qᵀ of a group, `compact` is C (m, h): a `gsat.moved.Form`."""
+
+    space: RowSpace
+    compact: Tensor
+
+    def expand(self) -> Tensor:
+        """Δ (m, d)."""
+        return self.space.basis.expand(self.compact)
+
+    def later(self) -> Callable[[], Tensor]:
+        """As `expand`, whatever becomes of the weights and of the group."""
+        basis, compact = self.space.basis.kept(), self.compact
+        return lambda: basis.expand(compact)
+
+    def output(self) -> Tensor:
+        """What the first layer gives at x + Δ: (m, h)."""
+        return self.space.seen(self.space.x + self.compact)
+
+    def add_product(self, total: Tensor, g: Tensor) -> Tensor:
+        """Add gᵀ·Δ to the total in place; total: (h, d), g: (m, h)."""
+        basis = self.space.basis
+        return total.addmm_(g.T @ basis.multiples(self.compact), basis.spanning)
 
 
 def row_space(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> RowSpace | None:
@@ -89,28 +130,56 @@ def row_space(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> RowSpa
     input; the layer must have fewer outputs than inputs. The model must be in eval mode.
     mask: boolean (*features), True where the adversary may move
     """
-    found = _first_layer(model, x)
+    found = first_layer(model, x)
     if found is None:
         return None
     layer, head = found
-    flat, weight = rows(x), layer.weight.detach()
-    h, d = weight.shape
-    if h >= d or flat.shape[1] != d or x.dtype not in (torch.float32, torch.float64) or weight.dtype != x.dtype:
-        return None
-    bias = None if layer.bias is None else layer.bias.detach()
-    seen = linear(flat, weight, bias)
-    basis = Basis.of(weight, None if mask is None else mask.reshape(-1))
-    start = basis.project(flat)
+    seen = layer_output(layer, x)
+    basis = Basis.of(layer.weight.detach(), None if mask is None else mask.reshape(-1))
+    product = None if mask is not None else seen if layer.bias is None else seen - layer.bias.detach()
+    start = basis.project(rows(x), product)
     return RowSpace(start, basis, torch.addmm(seen, start, basis.factor.to(x.dtype), alpha=-1), head)
 
 
-def _first_layer(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
-    """The layer that alone touches the input, and the rest of the model as a function of its output."""
+def first_layer(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
+    """The layer that alone touches the input, and the rest of the model as a function of its output.
+
+    None where there is no such layer, or none with fewer outputs than inputs and the precision of x.
+    """
+    found = _touching(model, x)
+    if found is None or x.dtype not in (torch.float32, torch.float64) or found[0].weight.dtype != x.dtype:
+        return None
+    h, d = found[0].weight.shape
+    return found if h < d == rows(x).shape[1] else None
+
+
+def untouched_first_layer(model: nn.Module, x: Tensor) -> nn.Linear | None:
+    """The layer of `first_layer`, where the model in its present mode hands its input to it as it is.
+
+    What a model that names its layer does in training is not known, so it has none.
+    """
+    found = None if hasattr(model, "first_linear") else first_layer(model, x)
+    if found is None:
+        return None
+    for leaf in _leaves(model):
+        if leaf is found[0]:
+            return found[0]
+        if type(leaf) is nn.Dropout and leaf.training:
+            return None
+    return None
+
+
+def layer_output(layer: nn.Linear, x: Tensor) -> Tensor:
+    """W·x + b for the samples of x: (m, *features) -> (m, h), without a gradient."""
+    return linear(rows(x), layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
+def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
     layer = getattr(model, "first_linear", None)
     if type(layer) is nn.Linear:
 
         def rest(seen: Tensor) -> Tensor:
-            with _instead(layer, seen):
+            with instead(layer, seen):
                 return cast(Tensor, model(x[: len(seen)]))
 
         return (layer, rest) if not _hooked(layer) else None
@@ -145,7 +214,7 @@ def _hooked(module: nn.Module) -> bool:
 
 
 @contextmanager
-def _instead(layer: nn.Linear, seen: Tensor) -> Iterator[None]:
+def instead(layer: nn.Linear, seen: Tensor) -> Iterator[None]:
     """A block in which the layer returns `seen`, whatever it is given."""
     layer.forward = lambda input: seen  # type: ignore[method-assign]
     try:

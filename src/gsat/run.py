@@ -84,24 +84,23 @@ class Run:
 
     def step(self, *, record: bool, folder: Path | None) -> Step | None:
         """One group: perturb it, descend, and say what happened where that is to be recorded."""
-        self.optimizer.zero_grad()  # first, and x and x_adv are let go early: each may be as large as the weights
+        self.optimizer.zero_grad()  # first, and x is let go early: each may be as large as the weights
         chosen = draw(len(self.X), self.group_size, self.generator)
         x, y = take(self.X, chosen).to(self.like), take_labels(self.y, chosen).to(self.like.device)
         batch = None if self.batch is None else np.asarray(self.batch)[chosen.numpy()]
         if isinstance(self.defence, GSAT):
             self._price(x, y)
         try:
-            x_adv = self.defence(self.model, x, y, batch)
+            outputs = self.defence.outputs(self.model, x, y, batch)
         except FloatingPointError as error:
             raise Diverged(self._advice(f"the training loss is not finite at step {self.t}", folder)) from error
         del x
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * self.schedule(self.t / self.n_outer)
-        objective = self.loss(self.model(x_adv), y).mean()
+        objective = self.loss(outputs, y).mean()
         if not math.isfinite(value := objective.item()):
             raise Diverged(self._advice(f"the training loss is {value} at step {self.t}", folder))
         torch.autograd.backward(objective)
-        del x_adv
         self.optimizer.step()
         norm = self.defence.mean_norm
         lam = self.control.lam

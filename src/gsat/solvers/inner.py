@@ -52,13 +52,20 @@ def maximise(
     with untouched(x):
         group_cost = bound(cost, len(x), batch, generator)
         oracle = Oracle(loss, x, _checks.feature_mask(feature_mask, x), _checks.bounds(bounds, x))
-        state = chosen.init(oracle.x, n_inner)
-        while not state.done and oracle.n_gradients < n_inner:
-            state = chosen.step(oracle, group_cost, state, lam=lam)
-        delta, objective = _best(oracle, group_cost, state, lam)
-    if not state.done and isinstance(group_cost, Penalised) and group_cost.ridge == 0:
+        return climb(oracle, group_cost, lam=lam, solver=chosen, n_inner=n_inner)
+
+
+def climb(oracle: Oracle, cost: GroupCost, *, lam: float, solver: Solver[Any], n_inner: int) -> Solution:
+    """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers."""
+    state = solver.init(oracle.x, n_inner)
+    while not state.done and oracle.n_gradients < n_inner:
+        state = solver.step(oracle, cost, state, lam=lam)
+    if not state.done and hasattr(solver, "finish"):
+        state = solver.finish(oracle, cost, state, lam=lam)
+    delta, objective = _best(oracle, cost, state, lam)
+    if not state.done and isinstance(cost, Penalised) and cost.ridge == 0:
         _warn_unbounded(state.drift, float(norm(delta)), n_inner)
-    return Solution(delta, objective / len(x), state.residual, state.n_steps, oracle.n_gradients)
+    return Solution(delta, objective / len(oracle.x), state.residual, state.n_steps, oracle.n_gradients)
 
 
 def named(solver: str | Solver[Any]) -> Solver[Any]:
@@ -72,14 +79,14 @@ def named(solver: str | Solver[Any]) -> Solver[Any]:
 
 def _best(oracle: Oracle, cost: GroupCost, state: State, lam: float) -> tuple[Tensor, float]:
     """The best of the solver's answers and Δ = 0, with S there."""
-    best, objective = torch.zeros_like(oracle.x), float(total(oracle.at_zero))
+    best, objective = None, float(total(oracle.at_zero))
     for answer, losses in state.answers:
         delta = answer if oracle.mask is None else torch.where(oracle.mask, answer, 0)
         at = oracle.losses(delta) if losses is None else losses
         value = float(total(at)) - lam * float(cost.value(delta))
         if math.isfinite(value) and value > objective:
             best, objective = delta, value
-    return best, objective
+    return torch.zeros_like(oracle.x) if best is None else best, objective
 
 
 def _warn_unbounded(drift: float, size: float, n_inner: int) -> None:
@@ -88,5 +95,5 @@ def _warn_unbounded(drift: float, size: float, n_inner: int) -> None:
             "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
             f"at n_inner = {n_inner} with steps of length {drift:.3g}; take alpha < 1",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import torch
@@ -20,16 +22,21 @@ Answer = tuple[Tensor, Tensor | None]  # a perturbation, and the losses there if
 class Solution:
     """What a solver found.
 
-    delta: (m, *features) with the structure of the cost; objective: S(Δ)/m;
+    delta: (m, *features) with the structure of the cost, formed when it is first asked for; objective: S(Δ)/m;
     residual: ‖δ − z‖_F for ADMM, the length of the next step ‖Δ − prox(Δ + η∇ℓ, ηλ)‖_F for the others;
     n_steps: accepted steps; n_gradients: evaluated gradients, rejected trials included.
     """
 
-    delta: Tensor
+    found: Tensor | Callable[[], Tensor] = field(repr=False)
     objective: float
     residual: float
     n_steps: int
     n_gradients: int
+
+    @cached_property
+    def delta(self) -> Tensor:
+        """The perturbation."""
+        return self.found() if callable(self.found) else self.found
 
 
 class State(Protocol):
@@ -51,7 +58,11 @@ S = TypeVar("S", bound=State)
 
 
 class Solver(Protocol[S]):
-    """Frozen hyper-parameters, an explicit state, and a step that evaluates one gradient, the first at Δ = 0."""
+    """Frozen hyper-parameters, an explicit state, and a step that evaluates one gradient, the first at Δ = 0.
+
+    A solver that leaves work to its next step also has `finish`, with the parameters of `step`: it evaluates none, and
+    what it returns is the state after the last step.
+    """
 
     def init(self, x: Tensor, n_inner: int) -> S:
         """The state before the first of at most n_inner steps."""
@@ -81,6 +92,8 @@ def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
 
 def finite(losses: Tensor, gradient: Tensor) -> bool:
     """Whether every loss and every entry of the gradient is a finite number."""
+    if isinstance(gradient, Tensor):
+        return all(map(math.isfinite, numbers(*(norm(entries, order=math.inf) for entries in (losses, gradient)))))
     return bool(torch.isfinite(losses).all() & torch.isfinite(gradient).all())
 
 

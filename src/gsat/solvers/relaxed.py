@@ -63,7 +63,8 @@ def next_trial(
     structured = linearised_maximum(cost, gradient, lam)
     if plan[phase] == 1:
         return structured
-    return torch.lerp(gradient / (2 * lam * ridge_of(cost)), structured, plan[phase])
+    free = gradient / (2 * lam * ridge_of(cost))
+    return torch.lerp(free, structured, plan[phase], out=free)
 
 
 def _tournament(

@@ -1,0 +1,97 @@
+"""A group and the perturbation found for it: arrays as large as the group are formed only where they are asked for.
+
+The short-cuts find Δ as a product of small matrices or as a few columns, and know what the first layer W·x + b gives at
+x + Δ. A step of the weights needs no more: gᵀ(x + Δ) = gᵀx + gᵀΔ is the gradient of W, g (m, h) that of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from gsat._numeric import dusted, rows
+from gsat.oracle import clamped
+from gsat.reduce import instead, untouched_first_layer
+
+
+class Form(Protocol):
+    """A perturbation Δ of a group, as a short-cut finds it."""
+
+    @property
+    def compact(self) -> Tensor:
+        """Δ in fewer coordinates, with the same lengths and angles."""
+
+    def expand(self) -> Tensor:
+        """Δ (m, d), an array of its own."""
+
+    def later(self) -> Callable[[], Tensor]:
+        """As `expand`, whatever becomes of the weights and of the group."""
+
+    def output(self) -> Tensor:
+        """What the first layer gives at x + Δ: (m, h)."""
+
+    def add_product(self, total: Tensor, g: Tensor) -> Tensor:
+        """Add gᵀ·Δ to the total in place; total: (h, d), g: (m, h)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The group x moved by `delta`, or by the `form` of it that a short-cut found."""
+
+    x: Tensor
+    delta: Tensor | None = None
+    form: Form | None = None
+    bounds: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def compact(self) -> Tensor:
+        """Δ in coordinates with the same lengths and angles, often far fewer."""
+        return cast(Tensor, self.delta) if self.form is None else self.form.compact
+
+    def later(self) -> Callable[[], Tensor]:
+        """Δ of the shape of x, for whoever asks for it later."""
+        if self.form is None:
+            delta = cast(Tensor, self.delta)
+            return lambda: delta
+        form, shape = self.form.later(), self.x.shape
+        return lambda: form().view(shape)
+
+    def group(self) -> Tensor:
+        """The perturbed group x + Δ, inside the bounds and without a gradient."""
+        with torch.inference_mode(False), torch.no_grad():
+            if self.form is None:
+                return clamped(self.x + cast(Tensor, self.delta), self.bounds)
+            return self.form.expand().view_as(self.x).add_(self.x)  # no short-cut holds with bounds
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        """What the model, in the mode it is in, returns for x + Δ, with a gradient in its weights."""
+        layer = None if self.form is None else untouched_first_layer(model, self.x)
+        if layer is None:
+            return cast(Tensor, model(self.group()))
+        apply: Any = _MovedLayer.apply
+        seen = apply(layer.weight, layer.bias, self.x, self.form)
+        with instead(layer, seen):
+            return cast(Tensor, model(self.x))
+
+
+class _MovedLayer(torch.autograd.Function):
+    """W·(x + Δ) + b as a function of W and b."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, x: Tensor, form: Form) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.form = form
+        return form.output()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        (x,) = ctx.saved_tensors
+        g = dusted(g)
+        weight = ctx.form.add_product(g.T @ rows(x), g) if ctx.needs_input_grad[0] else None
+        return weight, g.sum(0) if ctx.needs_input_grad[1] else None, None, None
