@@ -2,10 +2,34 @@
 
 import sys
 
-from gsat.cli import attack, compare, data, demo, diagnose, predict, report, select, train  # each adds its command
+from gsat.cli import (  # each adds its command
+    attack,
+    compare,
+    data,
+    demo,
+    diagnose,
+    predict,
+    report,
+    reproduce,
+    select,
+    train,
+)
 from gsat.cli.app import app
 
-__all__ = ["app", "attack", "compare", "data", "demo", "diagnose", "main", "predict", "report", "select", "train"]
+__all__ = [
+    "app",
+    "attack",
+    "compare",
+    "data",
+    "demo",
+    "diagnose",
+    "main",
+    "predict",
+    "report",
+    "reproduce",
+    "select",
+    "train",
+]
 
 
 def main() -> None:

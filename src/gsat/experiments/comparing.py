@@ -61,35 +61,36 @@ class Comparison:
         return pd.Series(cells, index=mean.index).unstack("case")[list(dict.fromkeys(self.chosen["case"]))]
 
     def differences(self) -> pd.DataFrame:
-        """For each of our defences and each baseline: the paired difference over seeds, in points.
+        """For each of our defences and each baseline: the paired difference over seeds, in points."""
+        return paired_differences(self.chosen, ["case"])
 
-        clean: the difference without attack between the same models, those chosen for that attack
-        """
-        wide = self.chosen.pivot_table(
-            index="seed", columns=["defence", "case"], values=["accuracy", "clean"], sort=False
-        )
-        names = list(dict.fromkeys(self.chosen["defence"]))
-        rows = []
-        for ours in (name for name in names if _is_ours(name)):
-            for baseline in (name for name in names if not _is_ours(name)):
-                for case in dict.fromkeys(self.chosen["case"]):
-                    gap, clean = (
-                        100 * (wide[(value, ours, case)] - wide[(value, baseline, case)])
-                        for value in ("accuracy", "clean")
-                    )
-                    error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
-                    rows.append(
-                        {
-                            "ours": ours,
-                            "baseline": baseline,
-                            "case": case,
-                            "difference": gap.mean(),
-                            "standard_error": error,
-                            "beats": bool(gap.mean() > 2 * error),
-                            "clean": clean.mean(),
-                        }
-                    )
-        return pd.DataFrame(rows)
+
+def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Accuracy of each of our defences minus that of each baseline, seed by seed, for each combination of `by`.
+
+    One row each: the mean in points, its standard error, whether it is above twice that, and `clean`, the difference
+    without attack between the same models, those chosen for that attack.
+    """
+    found = []
+    for keys, rows in chosen.groupby(list(by), sort=False):
+        wide = rows.pivot_table(index="seed", columns="defence", values=["accuracy", "clean"], sort=False)
+        names = list(dict.fromkeys(rows["defence"]))
+        for ours in filter(is_ours, names):
+            for baseline in (name for name in names if not is_ours(name)):
+                gap, clean = (100 * (wide[value, ours] - wide[value, baseline]) for value in ("accuracy", "clean"))
+                error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
+                found.append(
+                    {
+                        "ours": ours,
+                        "baseline": baseline,
+                        **dict(zip(by, keys, strict=True)),
+                        "difference": gap.mean(),
+                        "standard_error": error,
+                        "beats": bool(gap.mean() > 2 * error),
+                        "clean": clean.mean(),
+                    }
+                )
+    return pd.DataFrame(found)
 
 
 def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progress: bool = False) -> Comparison:
@@ -100,11 +101,11 @@ def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progre
         for seed in protocol.seeds
         for name, sizes in zip(protocol.defences, rounds, strict=True)
         for size in sizes
-        if protocol.rule == "tuned" or _is_gsat(name) or name == "erm"
+        if protocol.rule == "tuned" or is_gsat(name) or name == "erm"
     ]
     results = _run(table, protocol, tasks, out, progress)
     if protocol.rule == "matched":
-        norms = results[results["defence"].map(_is_gsat)].groupby("seed")["mean_norm_used"].mean()
+        norms = results[results["defence"].map(is_gsat)].groupby("seed")["mean_norm_used"].mean()
         if norms.empty:
             raise ValueError('rule "matched" needs at least one GSAT defence to match, got none')
         units = results.groupby("seed")["unit"].first()
@@ -112,7 +113,7 @@ def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progre
             (replace(protocol.plan, defence=name, size=float(norms[seed] / units[seed]), seed=seed), protocol.size)
             for seed in protocol.seeds
             for name in protocol.defences
-            if not _is_gsat(name) and name != "erm"
+            if not is_gsat(name) and name != "erm"
         ]
         results = pd.concat([results, _run(table, protocol, tasks, out, progress)], ignore_index=True)
     order = {name: i for i, name in enumerate(protocol.defences)}
@@ -132,9 +133,9 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
     """Train one model and attack it on validation and test rows."""
     if protocol.jobs > 1:
         torch.set_num_threads(1)
-    train_rows, validation = _hold_out(table.train, protocol.n_validation, plan.seed)
-    test = _first(table.test, protocol.n_test, plan.seed)
-    classifier = _trained(train_rows, plan, out)
+    train_rows, validation = hold_out(table.train, protocol.n_validation, plan.seed)
+    test = some_rows(table.test, protocol.n_test, plan.seed)
+    classifier = trained(train_rows, plan, out)
     unit, groups = classifier.mean_norm_, table.feature_groups
     frames = []
     for part, rows in (("validation", validation), ("test", test)):
@@ -161,7 +162,7 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
     )
 
 
-def _trained(rows: Table, plan: Plan, out: Path | None) -> TorchClassifier:
+def trained(rows: Table, plan: Plan, out: Path | None) -> TorchClassifier:
     """The trained model, kept in the folder of the comparison, which does not train it again after a stop."""
     if out is None:
         return train(rows, plan).classifier
@@ -190,21 +191,21 @@ def _sizes(name: str, protocol: Protocol) -> Sequence[float]:
     return protocol.grid if protocol.rule == "tuned" else (protocol.size,)
 
 
-def _is_gsat(name: Any) -> bool:
+def is_gsat(name: Any) -> bool:
     return name in STRUCTURES
 
 
-def _is_ours(name: str) -> bool:
-    return _is_gsat(name) or name.startswith("structured-")
+def is_ours(name: str) -> bool:
+    return is_gsat(name) or name.startswith("structured-")
 
 
-def _hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
+def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
     n = min(n, len(rows) // 4)
     split = rows.split_at_random(n / len(rows), seed)
     return split.train, split.test
 
 
-def _first(rows: Table, n: int, seed: int) -> Table:
+def some_rows(rows: Table, n: int, seed: int) -> Table:
     if n >= len(rows):
         return rows
     return rows.split_at_random(n / len(rows), seed).test

@@ -19,6 +19,7 @@ from gsat.attacks import Attack
 from gsat.checkpoint import replace_file
 from gsat.data import Table, load
 from gsat.evaluation import evaluate
+from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.training import Plan, samples, train
 
 DEFENCES = ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank")
@@ -145,21 +146,12 @@ def _labelled(results: pd.DataFrame, sweep: dict[str, tuple[str, Attack]]) -> pd
 
 def draw_curves(results: pd.DataFrame, path: Path) -> None:
     """Accuracy against strength, a panel per structure of attack and a line per defence."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    structures = list(dict.fromkeys(results["attack"]))
-    figure = Figure(figsize=(4 * len(structures), 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(structures), sharey=True)
-    for panel, structure in zip(panels, structures, strict=True):
-        for name, rows in results[results["attack"] == structure].groupby("defence", sort=False):
-            ours = name in ("universal", "group-sparse", "low-rank")
-            label = f"GSAT {name}" if ours else str(name).upper()
-            panel.plot(rows["label"], 100 * rows["accuracy"], marker="o", ms=4, ls="-" if ours else "--", label=label)
-        panel.set_title(f"{structure} attack")
-        panel.set_xlabel(", ".join(filter(None, (AXES[structure], FIXED.get(structure)))))
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("accuracy, %")
-    panels[-1].legend(fontsize=8)
-    figure.savefig(path, dpi=130)
+    panels = [
+        Panel(
+            f"{structure} attack",
+            ", ".join(filter(None, (AXES[str(structure)], FIXED.get(str(structure))))),
+            lines(rows, "label"),
+        )
+        for structure, rows in results.groupby("attack", sort=False)
+    ]
+    replace_file(path, curves(panels))

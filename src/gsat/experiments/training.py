@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import nn
 
 from gsat import attacks, defences
@@ -17,6 +18,7 @@ from gsat.data import Table
 from gsat.estimators import (
     ERMClassifier,
     FGMClassifier,
+    FGSMClassifier,
     GSATClassifier,
     PGDClassifier,
     StructuredATClassifier,
@@ -48,6 +50,7 @@ class Plan:
     seed: int = 0
     standardize: bool = False
     per_batch: bool = False  # whether the defence is given the batches of the table
+    device: str | None = None  # "auto": a GPU where there is one
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON."""
@@ -98,12 +101,18 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "ema": plan.ema,
         "standardize": plan.standardize,
         "random_state": plan.seed,
+        "device": ("cuda" if torch.cuda.is_available() else None) if plan.device == "auto" else plan.device,
     }
     if plan.defence == "erm":
         return ERMClassifier(**shared)
     shared["n_inner"] = plan.n_inner
     if plan.defence in (
-        eps_only := {"fgm": FGMClassifier, "pgd": PGDClassifier, "universal-at": UniversalATClassifier}
+        eps_only := {
+            "fgm": FGMClassifier,
+            "fgsm": FGSMClassifier,
+            "pgd": PGDClassifier,
+            "universal-at": UniversalATClassifier,
+        }
     ):
         return eps_only[plan.defence](plan.size, **shared)
     if plan.defence not in defences.NAMES:

@@ -1,0 +1,112 @@
+"""`gsat reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gsat.cli.app import app, fail, user_errors
+from gsat.cli.options import AsJson, DataDir
+from gsat.cli.report import write_report
+
+if TYPE_CHECKING:
+    from gsat.experiments.reproducing import Experiment, Order
+
+ALL = "all"
+
+
+@app.command(
+    epilog="Examples: [bold]gsat reproduce[/bold] (lists the experiments), "
+    "[bold]gsat reproduce low-rank --scale cpu[/bold], [bold]gsat reproduce all --scale paper[/bold]",
+)
+@user_errors
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help='Experiments, or "all"; none: list them.')
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="cpu (two cores, 90 minutes for all), overnight, or paper (a GPU).")
+    ] = "cpu",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny networks: shows that it works, and nothing else.")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds; default: what the scale says.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that gets one for each experiment.")] = Path("reproduction"),
+    jobs: Annotated[
+        int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
+    ] = None,
+    data_dir: DataDir = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace results of another scale.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
+    from gsat.experiments.paper import EXPERIMENTS, PAPER
+    from gsat.experiments.reproducing import Order
+    from gsat.experiments.reproducing import reproduce as run
+    from gsat.experiments.scales import SCALES
+
+    if quick:
+        scale = "quick"
+    if scale not in SCALES:
+        fail(f"--scale must be one of {', '.join(name for name in SCALES if name != 'quick')}, got {scale!r}")
+    for option, number in (("--seeds", seeds), ("--jobs", jobs)):
+        if number is not None and number < 1:
+            fail(f"{option} must be >= 1, got {number}")
+    chosen = _chosen(names or [], EXPERIMENTS, list(PAPER))
+    order = Order(chosen or list(EXPERIMENTS.values()), SCALES[scale], seeds, out)
+    if not chosen:
+        _list(order, as_json)
+        return
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
+    if (taken := order.in_the_way()) and not force:
+        fail(f"--out must not hold other results, got {', '.join(map(str, taken))}; take another folder or --force")
+    if taken and (foreign := [path for path in taken if not (path / "config.json").exists()]):
+        fail(f"--force replaces results only, got {', '.join(map(str, foreign))} without config.json")
+    outcomes = run(
+        order, data_dir=data_dir, jobs=jobs or os.cpu_count() or 1, progress=sys.stderr.isatty() and not as_json
+    )
+    page = out / "report.html"
+    write_report(out, page)
+    if as_json:
+        typer.echo(json.dumps({"headlines": {k: v.headline for k, v in outcomes.items()}, "report": str(page)}))
+        return
+    for experiment in chosen:
+        typer.echo(f"{experiment.name}\n  paper: {experiment.paper}\n  here:  {outcomes[experiment.name].headline}")
+    typer.echo(f"report: {page}")
+
+
+def _chosen(names: list[str], known: dict[str, Experiment], paper: list[str]) -> list[Experiment]:
+    """The experiments that are named; "all" are those of the paper."""
+    for name in names:
+        if name not in known and name != ALL:
+            fail(f"NAME must be one of {', '.join(known)} or {ALL}, got {name!r}")
+    if ALL in names:
+        names = [*paper, *(name for name in names if name != ALL)]
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _list(order: Order, as_json: bool) -> None:
+    """Names, titles and how long they would take on one core."""
+    rows = [
+        {
+            "name": experiment.name,
+            "minutes": round(sum(piece.effort for piece in order.pieces(experiment)) / 60),
+            "title": experiment.title,
+            "paper": experiment.paper,
+        }
+        for experiment in order.experiments
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    typer.echo(
+        f"experiments, and roughly how many minutes each takes on one core at scale {order.scale.name} by itself"
+    )
+    for row in rows:
+        typer.echo(f"{row['name']:<14} {row['minutes']:>5}  {row['title']}")

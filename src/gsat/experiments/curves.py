@@ -1,0 +1,293 @@
+"""Accuracy against the strength of an attack: every defence trained, its size chosen, and attacked, by both rules.
+
+matched: GSAT has the budget 0.05·E‖X‖; eps of the baselines is the mean norm that GSAT used, which is the paper's rule
+tuned:   every defence is trained at every size of one grid; for each attack the size is taken that is best under it on
+         validation rows, at the reference strength; the rows are held out of the training rows, of the same for all
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gsat.classifying import TorchClassifier
+from gsat.data import Table
+from gsat.evaluation import evaluate
+from gsat.experiments.arenas import BUDGET, Arena, Sweep
+from gsat.experiments.comparing import is_gsat, paired_differences, trained
+from gsat.experiments.pictures import Panel, curves, lines, shown
+from gsat.experiments.pieces import Piece, Place
+from gsat.experiments.reproducing import Experiment, Outcome
+from gsat.experiments.scales import Scale
+from gsat.experiments.training import known_rows, samples
+
+RULES = ("matched", "tuned")
+BASELINES = ("erm", "fgsm", "fgm", "pgd")
+CASE = ["data", "model", "rule", "attack", "eps", "strength"]
+AXES = {
+    "universal": "eps / E‖X‖", "universal-all": "eps / E‖X‖", "pgd": "eps / E‖X‖", "low-rank": "rank",
+    "group-sparse": "columns that move", "group-sparse, pixels": "pixels that move",
+    "group-sparse, SNPs": "SNPs that move",
+}  # fmt: skip
+Stage = tuple[Arena, list[Sweep], tuple[str, ...]]  # where, which attacks, which structures of GSAT
+
+
+def figure(name: str, title: str, paper: str, stages: Callable[[Scale], list[Stage]], finish: Finish) -> Experiment:
+    """The experiment whose pieces are those of its stages at a scale."""
+    return Experiment(name, title, paper, lambda scale, seeds: pieces(stages(scale), scale, seeds), finish)
+
+
+def pieces(stages: Sequence[Stage], scale: Scale, seeds: int | None) -> list[Piece]:
+    """For each arena and seed the training of every model, then the attacks on those of each defence."""
+    found = []
+    for arena, sweeps, structures in stages:
+        size = scale.alexnet if arena.plan.model == "alexnet" else scale.elu
+        for seed in range(size.seeds if seeds is None else seeds):
+            found += _training(arena, (*structures, *BASELINES), seed)
+            found += [_attacking(arena, sweeps, defence, seed) for defence in (*structures, *BASELINES)]
+    return found
+
+
+def _training(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
+    """GSAT at the budget comes first and the baselines that have its norm last: they need those models."""
+    matching = [("matched", BUDGET, structure) for structure in dict.fromkeys((*arena.structures, *defences))]
+    tuned = [("tuned", size, defence) for defence in defences for size in arena.grid if defence != "erm"]
+    models = [model for model in matching if is_gsat(model[2])] + tuned
+    models += [model for model in matching if not is_gsat(model[2])]
+    about = {"arena": arena, "seed": seed}
+    return [
+        Piece(
+            f"{arena.name}, {shown(defence)}, {rule}, seed {seed}",
+            fit,
+            {**about, "rule": rule, "size": size, "defence": defence},
+            _effort(arena, defence),
+        )
+        for rule, size, defence in models
+    ]
+
+
+def _effort(arena: Arena, defence: str) -> float:
+    inner = {"erm": 0, "fgm": 1, "fgsm": 1}.get(defence, arena.plan.n_inner)
+    return arena.plan.n_outer * (inner + 1) * arena.gradient * arena.plan.group_size / 200
+
+
+def _attacking(arena: Arena, sweeps: list[Sweep], defence: str, seed: int) -> Piece:
+    chosen = len(RULES) * arena.n_test * sum(len(sweep.strengths) for sweep in sweeps)
+    tried = 0 if defence == "erm" else len(arena.grid) * arena.n_validation * len(sweeps)
+    effort = (chosen + tried) / 200 * arena.steps * arena.gradient
+    arguments = {"arena": arena, "sweeps": sweeps, "defence": defence, "seed": seed}
+    return Piece(f"{arena.name}, {shown(defence)}, attacks, seed {seed}", defend, arguments, effort)
+
+
+def fit(place: Place, arena: Arena, defence: str, rule: str, size: float, seed: int) -> pd.DataFrame:
+    """Train one model; with the rule "matched" a baseline has the norm of GSAT, whatever size is given."""
+    fight = _Fight(place, arena, defence, seed)
+    size = fight.sizes(rule)[0] if rule == "matched" else size
+    model = fight.model(size, rule)
+    row = {
+        "part": "training", "data": arena.data, "model": arena.plan.model, "defence": defence, "rule": rule,
+        "seed": seed, "size": size, "lam": model.lam_, "mean_norm_used": _used(model),
+    }  # fmt: skip
+    return pd.DataFrame([row])
+
+
+def _used(model: TorchClassifier) -> float | None:
+    """The mean norm of the perturbations of training, as a fraction of E‖X‖."""
+    used = model.history_.mean_norm
+    return None if used is None else used / model.mean_norm_
+
+
+def defend(place: Place, arena: Arena, sweeps: list[Sweep], defence: str, seed: int) -> pd.DataFrame:
+    """Train one defence at every size, choose, attack: a row for each rule, attack and strength, and each choice."""
+    fight = _Fight(place, arena, defence, seed)
+    frames = []
+    for rule in RULES:
+        sizes = fight.sizes(rule)
+        chosen: dict[float, list[Sweep]] = {}
+        for sweep in sweeps:
+            found = [fight.at_reference(sweep, size, rule) for size in sizes] if len(sizes) > 1 else [float("nan")]
+            best = sizes[int(np.argmax(found))]
+            chosen.setdefault(best, []).append(sweep)
+            frames.append(_choice(sweep, rule, sizes, found, best))
+        frames += [fight.judged(size, rule, which).assign(rule=rule) for size, which in chosen.items()]
+    rows = pd.concat(frames, ignore_index=True)
+    return rows.assign(data=arena.data, model=arena.plan.model, defence=defence, seed=seed)
+
+
+def _choice(sweep: Sweep, rule: str, sizes: Sequence[float], found: list[float], best: float) -> pd.DataFrame:
+    """What was seen on the validation rows, a row for each size."""
+    rows = [{"size": size, "accuracy": seen, "taken": size == best} for size, seen in zip(sizes, found, strict=True)]
+    eps = sweep.reference if sweep.eps is None else sweep.eps
+    about = {"attack": sweep.name, "strength": sweep.reference, "eps": eps}
+    return pd.DataFrame(rows).assign(part="validation", rule=rule, **about)
+
+
+class _Fight:
+    """One defence in one arena on one seed: its models and the samples on which they are attacked."""
+
+    def __init__(self, place: Place, arena: Arena, defence: str, seed: int) -> None:
+        self.place, self.arena, self.defence, self.seed = place, arena, defence, seed
+        self.train, self.validation, self.test, self.blocks = arena.rows(place.data_dir, seed)
+
+    def sizes(self, rule: str) -> tuple[float, ...]:
+        """As fractions of E‖X‖."""
+        if self.defence == "erm":
+            return (0.0,)
+        if rule == "tuned":
+            return self.arena.grid
+        return (BUDGET,) if is_gsat(self.defence) else (self._used(),)
+
+    def _used(self) -> float:
+        """The mean norm that GSAT used on this seed."""
+        models = [self.model(BUDGET, "matched", structure) for structure in self.arena.structures]
+        return statistics.fmean(_used(model) or 0.0 for model in models)
+
+    def model(self, size: float, rule: str, defence: str | None = None) -> TorchClassifier:
+        """The trained model of that size, from the folder where it was trained before."""
+        plan = replace(self.arena.plan, defence=defence or self.defence, size=size, seed=self.seed)
+        if rule == "tuned":
+            plan = replace(plan, lam="auto")  # the paper's λ, where a scale asks for it, has no size
+        return trained(self.train, plan, self.place.work)
+
+    def at_reference(self, sweep: Sweep, size: float, rule: str) -> float:
+        """Accuracy on the validation rows."""
+        found = self._evaluated(self.model(size, rule), self.validation, [(sweep, sweep.reference)])
+        return float(found.loc[found["attack"] == sweep.name, "accuracy"].iloc[0])
+
+    def judged(self, size: float, rule: str, sweeps: list[Sweep]) -> pd.DataFrame:
+        """Accuracy on the test rows at every strength."""
+        model = self.model(size, rule)
+        found = self._evaluated(model, self.test, [(s, strength) for s in sweeps for strength in s.strengths])
+        return found.assign(part="test", size=size, lam=model.lam_, mean_norm_used=_used(model))
+
+    def _evaluated(self, model: TorchClassifier, rows: Table, cases: list[tuple[Sweep, float]]) -> pd.DataFrame:
+        known = known_rows(rows, model)
+        attacks = {
+            f"{i}": sweep.at(strength, model.mean_norm_, self.arena.steps, self.blocks)
+            for i, (sweep, strength) in enumerate(cases)
+        }
+        found = evaluate(
+            model, samples(known), known.y, attacks, group_size=self.arena.plan.group_size, random_state=self.seed,
+            out=self.place.work / "evaluations.jsonl",
+        )  # fmt: skip
+        clean = float(found.loc[found["attack"] == "none", "accuracy"].iloc[0])
+        return _curves(found, cases).assign(clean=clean)
+
+
+def _curves(found: pd.DataFrame, cases: list[tuple[Sweep, float]]) -> pd.DataFrame:
+    """The rows of evaluate() with attack, strength and eps as the figures show them, and strength 0 of each sweep."""
+    clean = found[found["attack"] == "none"].iloc[0].to_dict()
+    rows: list[dict[str, Any]] = []
+    for _, row in found[found["attack"] != "none"].iterrows():
+        number, _, whole = str(row["attack"]).partition("-")
+        sweep, strength = cases[int(number)]
+        about = {"attack": sweep.name + (f"-{whole}" if whole else ""), "eps": sweep.eps}
+        eps = strength if sweep.eps is None else sweep.eps
+        if strength == sweep.strengths[0]:
+            rows.append({**clean, **about, "strength": 0.0, "eps": 0.0 if sweep.eps is None else eps})
+        rows.append({**row.to_dict(), **about, "strength": float(strength), "eps": eps})
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How the rows of a figure become its outcome.
+
+    about: for each data set, or "*" for all, the structure of GSAT and the attack that the headline is about
+    eps:   the size at which the headline looks, or the one next to it
+    """
+
+    about: Mapping[str, tuple[str, str]]
+    eps: float = BUDGET
+    notes: tuple[str, ...] = ()
+
+    def __call__(self, found: pd.DataFrame, scale: Scale) -> Outcome:
+        """Results, choices, paired differences and the picture."""
+        tested = found[found["part"] == "test"].drop(columns=["part", "taken"], errors="ignore")
+        seen = [name for name in VALIDATED if name in found]
+        validated = found.loc[(found["part"] == "validation") & (found["rule"] == "tuned"), seen]
+        axes = {name: label for name, label in AXES.items() if name in set(tested["attack"])}
+        return Outcome(
+            tables={
+                "results": tested,
+                "validation": validated,
+                "training": found.loc[found["part"] == "training", TRAINED],
+                "differences": paired_differences(tested[tested["strength"] > 0], CASE),
+            },
+            headline=self._headline(tested),
+            config={
+                "protocol": _protocol(found, scale),
+                "notes": list(self.notes),
+                "report": {"x_label": axes},
+            },
+            pictures={f"figure-{rule}.png": _picture(tested[tested["rule"] == rule]) for rule in RULES},
+        )
+
+    def _headline(self, tested: pd.DataFrame) -> str:
+        """Accuracy at one eps and the middle of the curve, by both rules."""
+        parts = []
+        for (data, model), rows in tested[tested["strength"] > 0].groupby(["data", "model"], sort=False):
+            own, attack = self.about.get(str(data)) or self.about["*"]
+            apart = (rows["eps"] - self.eps).abs()
+            near = rows[(rows["attack"] == attack) & (apart == apart[rows["attack"] == attack].min())]
+            strengths = sorted(near["strength"].unique())
+            at = near[near["strength"] == strengths[(len(strengths) - 1) // 2]]
+            means = 100 * at.groupby(["defence", "rule"], sort=False)["accuracy"].mean()
+            names = [own, *(name for name in ("pgd", "fgsm", "fgm", "erm") if name in set(at["defence"]))]
+            cells = [
+                f"{'GSAT' if name == own else name.upper()} {means[name, 'matched']:.1f}"
+                + ("" if name == "erm" else f" (tuned {means[name, 'tuned']:.1f})")
+                for name in names
+            ]
+            parts.append(f"{SETS.get(str(data), str(data))}, {_network(str(model))}: {', '.join(cells)}")
+        return "; ".join(parts)
+
+
+SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "hapmap": "HapMap3", "tcga": "TCGA"}
+TRAINED = ["data", "model", "defence", "rule", "seed", "size", "lam", "mean_norm_used"]
+VALIDATED = ["data", "model", "defence", "rule", "attack", "eps", "strength", "seed", "size", "accuracy", "taken"]
+
+
+def _network(model: str) -> str:
+    return {"alexnet": "AlexNet", "elu": "ELU net"}.get(model, model)
+
+
+def _picture(tested: pd.DataFrame) -> bytes:
+    panels = []
+    for (data, model, attack), rows in tested.groupby(["data", "model", "attack"], sort=False):
+        counted = AXES[str(attack)].startswith("eps") is False
+        for eps, some in rows.groupby("eps", sort=False) if counted else [(None, rows)]:
+            at = f", eps {eps:g}·E‖X‖" if counted else ""
+            title = f"{data}, {_network(str(model))}: {attack}{at}"
+            panels.append(Panel(title, AXES[str(attack)], lines(some, "strength")))
+    return curves(panels)
+
+
+def _protocol(found: pd.DataFrame, scale: Scale) -> str:
+    """How models were trained, sizes chosen and attacks run, in words."""
+    parts = []
+    for name, size in (("alexnet", scale.alexnet), ("elu", scale.elu)):
+        rows = found[found["model"] == name]
+        if len(rows) == 0:
+            continue
+        plan, grid = size.plan, sorted(rows.loc[rows["rule"] == "tuned", "size"].unique())
+        width = f" of width {plan.options['width']:.3g}" if "width" in plan.options else ""
+        parts.append(
+            f"{_network(name)}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.n_inner} inner gradients, "
+            f"Adam {plan.eta0:g} ({plan.schedule}), {rows['seed'].nunique()} seeds; attacks of {size.steps} gradients "
+            f"on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
+        )
+    return " ".join(
+        [
+            *parts,
+            f"Rule matched: GSAT has the budget {BUDGET:g}·E‖X‖, eps of the baselines is the mean norm that GSAT used "
+            "(the paper's rule). Rule tuned: the size that is best under the attack at its reference strength on "
+            "validation rows held out of the training rows, the same grid for every defence. A seed sets weights, "
+            "groups, validation rows and test rows.",
+        ]
+    )

@@ -1,0 +1,22 @@
+"""Samples that move on their own, which GSAT was not trained for: Figure 3."""
+
+from __future__ import annotations
+
+from gsat.experiments.arenas import by_eps, image_arenas
+from gsat.experiments.curves import Finish, Stage, figure
+from gsat.experiments.scales import Scale
+
+
+def stages(scale: Scale) -> list[Stage]:
+    """Both networks on both data sets."""
+    arenas = [arena for data in ("mnist", "cifar10") for arena in image_arenas(scale, data)]
+    return [(arena, by_eps("pgd", scale, arena), ("group-sparse", "low-rank")) for arena in arenas]
+
+
+EXPERIMENT = figure(
+    "pgd",
+    "Plain PGD attack",
+    "Fig. 3: GSAT-LR and GSAT-GS close to PGD and FGSM, better at small norms, marginally worse at large ones",
+    stages,
+    Finish({"*": ("low-rank", "pgd")}),
+)

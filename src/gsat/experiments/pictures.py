@@ -1,0 +1,100 @@
+"""Curves as PNG, in one style for all experiments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+OURS = ("universal", "group-sparse", "low-rank", "unstructured")
+COLOURS = {
+    "erm": "#777777",
+    "fgm": "#aa3377",
+    "fgsm": "#cc79a7",
+    "pgd": "#222222",
+    "universal": "#228833",
+    "group-sparse": "#ee7733",
+    "low-rank": "#0077bb",
+    "unstructured": "#ccbb44",
+}
+Line = tuple[Sequence[float], Sequence[float], Sequence[float]]  # x, mean, standard deviation
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes; lines by name, a standard deviation that is not a number is not drawn."""
+
+    title: str
+    x_label: str
+    lines: Mapping[str, Line]
+    log: bool = False
+
+
+def curves(panels: Sequence[Panel], *, y_label: str = "accuracy, %", columns: int = 4) -> bytes:
+    """A PNG with a panel each, which share the axis of y, and one legend."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(columns, len(panels))
+    down = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(0.6 + 3.4 * columns, 0.5 + 3.0 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(down, columns, sharey=True, squeeze=False)
+    known: dict[str, Any] = {}
+    for place, axes in enumerate(grid.flat):
+        if place >= len(panels):
+            axes.set_axis_off()
+            continue
+        panel = panels[place]
+        for name, (xs, means, spread) in panel.lines.items():
+            low, high = np.subtract(means, spread), np.add(means, spread)
+            line = axes.plot(
+                xs,
+                means,
+                marker="o",
+                ms=4,
+                ls="-" if name in OURS else "--",
+                color=COLOURS.get(name),
+                label=shown(name),
+            )[0]
+            if np.isfinite(low).all():
+                axes.fill_between(xs, low, high, color=line.get_color(), alpha=0.15, lw=0)
+            known.setdefault(shown(name), line)
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xlabel(panel.x_label, fontsize=9)
+        if panel.log:
+            axes.set_xscale("log")
+        axes.grid(alpha=0.3)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(y_label)
+    figure.legend(
+        handles=list(known.values()),
+        labels=list(known),
+        loc="outside lower center",
+        ncols=min(7, len(known)),
+        fontsize=9,
+    )
+    stream = BytesIO()
+    figure.savefig(stream, format="png", dpi=110, metadata={"Software": None})
+    return stream.getvalue()
+
+
+def shown(name: str) -> str:
+    """A defence as people write it."""
+    if name in OURS:
+        return f"GSAT {name}"
+    return name.upper() if name in ("erm", "fgm", "fgsm", "pgd") else name
+
+
+def lines(frame: pd.DataFrame, x: str, *, series: str = "defence", y: str = "accuracy") -> dict[str, Line]:
+    """Mean and standard deviation of y (0 to 1) in percent for each x, a line for each value of `series`."""
+    found: dict[str, Line] = {}
+    for name, rows in frame.groupby(series, sort=False):
+        grouped = 100 * rows.groupby(x)[y].agg(["mean", "std"])
+        found[str(name)] = (grouped.index.tolist(), grouped["mean"].tolist(), grouped["std"].tolist())
+    return found
