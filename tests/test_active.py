@@ -6,8 +6,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gsat
-from gsat.active import Columns, Implicit, Layer, active_set
+from gsat.active import active_set
 from gsat.grouping import scaled
+from gsat.implicit import Columns, Implicit, Layer
 from gsat.models import seeded
 from networks import Opaque
 

@@ -13,7 +13,7 @@ LAYERS = (  # a module may be missing, but none may be outside
     ("_checks",),
     ("_numeric",),
     ("_spectrum",),
-    ("costs", "curvature", "models"),
+    ("costs", "curvature", "implicit", "models"),
     ("grouping",),
     ("oracle",),
     ("reduce",),

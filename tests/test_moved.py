@@ -136,7 +136,7 @@ def test_training_is_as_on_the_plain_path_and_forms_nothing(name, monkeypatch):
     plain = network()
     before = trained(Opaque(plain), DEFENCES[name]())
     monkeypatch.setattr(Reduced, "expand", never)
-    monkeypatch.setattr("gsat.active.Implicit.expand", never)
+    monkeypatch.setattr("gsat.implicit.Implicit.expand", never)
     model = network()
     after = trained(model, DEFENCES[name]())
     assert apart(model[1].weight, plain[1].weight) <= 1e-6
