@@ -1,13 +1,11 @@
 """Time of the nuclear shrink at 200 x 20,531: ours, through a full SVD, and one gradient of a 100-unit ELU net."""
 
-import statistics
-import time
-
 import torch
 from torch.nn.functional import cross_entropy
 
 from gsat import LowRank
 from gsat.models import ELUNet
+from timing import alternate
 
 M, D, ROUNDS = 200, 20_531, 7
 
@@ -34,17 +32,12 @@ def main() -> None:
     print("  ".join(f"{head:>13}" for head in heads))
     for tau in (0.3, 0.03, 0.003):
         jobs = {"ours": lambda: cost.shrink(v, tau), "svd": lambda: by_svd(v, tau), "gradient": gradient}  # noqa: B023
-        times: dict[str, list[float]] = {name: [] for name in jobs}
-        for turn in range(ROUNDS + 1):
-            for name, job in jobs.items():
-                begin = time.perf_counter()
-                job()
-                if turn > 0:  # the first warms up
-                    times[name].append(1000 * (time.perf_counter() - begin))
-        ours, svd, grad = (statistics.median(times[name]) for name in jobs)
+        times = alternate(jobs, ROUNDS)
+        ours, svd, grad = (1000 * times.median(name) for name in jobs)
         exact = by_svd(v.double(), tau)
         error = float((cost.shrink(v, tau) - exact).norm() / exact.norm())
-        cells = (f"{tau:g}", *(f"{v:.1f}" for v in (ours, svd, grad, svd / ours)), f"{ours / grad:.2f}", f"{error:.1e}")
+        ratios = (f"{times.ratio('svd', 'ours').median:.1f}", f"{times.ratio('ours', 'gradient').median:.2f}")
+        cells = (f"{tau:g}", *(f"{v:.1f}" for v in (ours, svd, grad)), *ratios, f"{error:.1e}")
         print("  ".join(f"{text:>13}" for text in cells))
 
 

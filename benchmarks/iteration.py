@@ -1,0 +1,58 @@
+"""One iteration of training, against our own PGD, against other libraries, and against the gradients alone."""
+
+from collections.abc import Iterator
+
+import gsat
+import rivals
+from plan import Plan
+from problems import N_INNER, STRUCTURES, Iteration, Problem, floor, gsat_of
+from table import Row
+from timing import alternate
+
+PGD, FLOOR = f"PGD, {N_INNER} gradients", f"{N_INNER + 1} bare gradients"
+PLAIN = ", plain path"
+LAST = f"{PGD}, channels last"
+
+
+def images(plan: Plan) -> Iterator[Row]:
+    """The AlexNet, which has no short-cut; PGD of other libraries takes turns with ours.
+
+    Ours is there twice, with the model of the others and with its weights in channels-last layout.
+    """
+    for problem in plan.alexnets():
+        jobs, others = _iterations(plan, problem, [""]), rivals.jobs(problem)
+        last = problem.channels_last()
+        others[LAST] = Iteration(last.run(gsat.defences.PGD(last.eps, steps=N_INNER)))
+        times = alternate({FLOOR: floor(problem), **jobs, **others}, plan.image_rounds, clock=plan.clock)
+        for what, job in jobs.items():
+            yield Row.timed("iteration", problem.name, what, PGD, times, floor=FLOOR, note=job.note)
+        for name in rivals.MODULES:
+            if name in others:
+                yield Row.timed("other libraries", problem.name, PGD, name, times)
+                yield Row.timed("other libraries", problem.name, LAST, name, times)
+            else:
+                yield Row("other libraries", problem.name, PGD, name, note=f"{name} is not installed: {rivals.INSTALL}")
+
+
+def vectors(plan: Plan) -> Iterator[Row]:
+    """The ELU net, as it is and on the plain path."""
+    for problem in plan.elus():
+        jobs = _iterations(plan, problem, [PLAIN, ""])
+        times = alternate({FLOOR: floor(problem), **jobs}, plan.rounds, clock=plan.clock)
+        for what, job in jobs.items():
+            yield Row.timed("iteration", problem.name, what, PGD + PLAIN, times, floor=FLOOR, note=job.note)
+
+
+def _iterations(plan: Plan, problem: Problem, paths: list[str]) -> dict[str, Iteration]:
+    """PGD and GSAT with the same number of gradients on each of the paths, and GSAT as it is trained."""
+    jobs = {}
+    for path in paths:
+        run = problem.run(gsat.defences.PGD(problem.eps, steps=N_INNER), plain=path == PLAIN)
+        jobs[PGD + path] = Iteration(run)
+    for structure in STRUCTURES:
+        known, control = plan.settled(problem, structure)
+        kinds = {f", {N_INNER} gradients{path}": (0.0, path == PLAIN) for path in paths}
+        for kind, (tol, plain) in {**kinds, ", as trained": (None, False)}.items():
+            run = known.run(gsat_of(structure, problem.m, tol=tol), plain=plain, control=control)
+            jobs[structure + kind] = Iteration(run)
+    return jobs
