@@ -17,6 +17,12 @@ MASK = torch.arange(D) % 3 > 0
 BLOCKS = torch.arange(D) // 4
 
 
+@pytest.fixture(autouse=True)
+def _small_groups_too(monkeypatch):
+    """The problems here are too narrow for the short-cut to pay."""
+    monkeypatch.setattr("gsat.active.WIDE", 0)
+
+
 class Named(nn.Module):
     """A model that tells where its input goes in."""
 
@@ -181,6 +187,13 @@ def test_shapes_in_which_the_layer_is_found(shape, bias):
 )
 def test_models_and_groups_that_take_the_plain_path(model, m):
     assert active_set(model.eval(), group(m=m)[0]) is None
+
+
+def test_narrow_groups_take_the_plain_path(monkeypatch):
+    monkeypatch.setattr("gsat.active.WIDE", D / M + 0.1)
+    assert active_set(network(), group()[0]) is None
+    monkeypatch.setattr("gsat.active.WIDE", D / M)
+    assert active_set(network(), group()[0]) is not None
 
 
 class Shorter(gsat.GroupSparse):

@@ -18,6 +18,8 @@ from gsat.implicit import Columns, Implicit, Layer
 from gsat.oracle import Loss, Oracle
 from gsat.reduce import Model, first_layer, layer_output
 
+WIDE = 5  # columns for every sample, below which columns are picked out in more time than whole arrays take
+
 
 class ActiveOracle(Oracle):
     """As `Oracle`, for perturbations of the group x that are given and answered as `Implicit`.
@@ -101,11 +103,11 @@ class Sparse:
 def active_set(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> ActiveSet | None:
     """The group x (m, *features) for a perturbation with few columns, or None where nothing is gained.
 
-    Models as for `gsat.reduce.row_space`, with a first layer of fewer outputs than samples.
+    Models as for `gsat.reduce.row_space`, with a first layer of fewer outputs than samples and many more inputs.
     mask: boolean (*features), True where the adversary may move
     """
     found = first_layer(model, x)
-    if found is None or found[0].out_features >= len(x):
+    if found is None or found[0].out_features >= len(x) or found[0].in_features < WIDE * len(x):
         return None
     layer, head = found
     weight = layer.weight.detach()
