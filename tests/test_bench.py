@@ -74,6 +74,14 @@ def test_the_table_of_readme_is_what_was_measured(script):
     assert table.put_into(page, table.markdown(*table.load())) == page
 
 
+def test_the_table_of_the_paper_is_what_was_found(script):
+    paper, table = script("paper_table"), script("table")
+    page = table.README.read_text(encoding="utf-8")
+    found = paper.paper_table(paper.RESULTS)
+    assert "`gsat reproduce selection --scale cpu`" in found
+    assert table.put_into(page, found, paper.MARKS) == page
+
+
 def test_the_table_goes_between_the_marks(script):
     table = script("table")
     page = f"before {table.BEGIN}\nold\n{table.END} after"
