@@ -135,6 +135,11 @@ class Sweep:
         return attacks.GroupSparse(eps, k=int(strength), feature_groups=groups, steps=steps)
 
 
+def all_images(scale: Scale) -> list[Arena]:
+    """Both networks on MNIST and on CIFAR-10."""
+    return [arena for data in ("mnist", "cifar10") for arena in image_arenas(scale, data)]
+
+
 def image_arenas(scale: Scale, data: str) -> list[Arena]:
     """Both networks on MNIST or CIFAR-10."""
     is_cifar = data == "cifar10"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from gsat.experiments.arenas import by_eps, image_arenas
+from gsat.experiments.arenas import all_images, by_eps
 from gsat.experiments.curves import Finish, Stage, figure
 from gsat.experiments.scales import Scale
 
 
 def stages(scale: Scale) -> list[Stage]:
     """Both networks on both data sets."""
-    arenas = [arena for data in ("mnist", "cifar10") for arena in image_arenas(scale, data)]
-    return [(arena, by_eps("pgd", scale, arena), ("group-sparse", "low-rank")) for arena in arenas]
+    return [(arena, by_eps("pgd", scale, arena), ("group-sparse", "low-rank")) for arena in all_images(scale)]
 
 
 EXPERIMENT = figure(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from gsat.experiments.arenas import by_eps, image_arenas
+from gsat.experiments.arenas import all_images, by_eps
 from gsat.experiments.curves import Finish, Stage, figure
 from gsat.experiments.scales import Scale
 
 
 def stages(scale: Scale) -> list[Stage]:
     """Both networks on both data sets. Low-rank is there because docs/choose.md recommends it against such shifts."""
-    arenas = [arena for data in ("mnist", "cifar10") for arena in image_arenas(scale, data)]
-    return [(arena, by_eps("universal", scale, arena), ("universal", "low-rank")) for arena in arenas]
+    return [(arena, by_eps("universal", scale, arena), ("universal", "low-rank")) for arena in all_images(scale)]
 
 
 EXPERIMENT = figure(
