@@ -29,6 +29,31 @@ class Opaque(nn.Module):
         return self.inner(x)
 
 
+class Named(nn.Module):
+    """A flattening and a linear layer, named, with something beside the rest of the model that also uses its output."""
+
+    def __init__(self, inner: nn.Sequential) -> None:
+        super().__init__()
+        self.first_linear, self.rest = inner[1], inner[2:]
+
+    def forward(self, x):
+        hidden = self.first_linear(x.flatten(1))
+        outputs = self.rest(hidden)
+        return outputs + hidden[:, : outputs.shape[1]].sin()
+
+
+class Skip(nn.Module):
+    """The input goes round the first layer."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        outputs = self.inner(x)
+        return outputs + x.flatten(1)[:, : outputs.shape[1]]
+
+
 def net(*sizes, seed=0, gain=1.0):
     """Linear layers of these sizes with ELU units between them, in float64."""
     layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.ELU())]

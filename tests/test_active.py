@@ -10,7 +10,7 @@ from gsat.active import active_set
 from gsat.grouping import scaled
 from gsat.implicit import Columns, Implicit, Layer
 from gsat.models import seeded
-from networks import Opaque
+from networks import Named, Opaque, Skip
 
 M, D, H, K = 24, 60, 7, 3
 MASK = torch.arange(D) % 3 > 0
@@ -21,29 +21,6 @@ BLOCKS = torch.arange(D) // 4
 def _small_groups_too(monkeypatch):
     """The problems here are too narrow for the short-cut to pay."""
     monkeypatch.setattr("gsat.active.WIDE", 0)
-
-
-class Named(nn.Module):
-    """A model that tells where its input goes in."""
-
-    def __init__(self, inner: nn.Sequential) -> None:
-        super().__init__()
-        self.first_linear, self.rest = inner[1], inner[2:]
-
-    def forward(self, x):
-        hidden = self.first_linear(x.flatten(1))
-        return self.rest(hidden) + hidden[:, :K].sin()
-
-
-class Skip(nn.Module):
-    """The input goes round the first layer."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x) + x.flatten(1)[:, :K]
 
 
 def network(dtype=torch.float64, bias=True, h=H):

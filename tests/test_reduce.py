@@ -11,33 +11,10 @@ from gsat import attacks
 from gsat.grouping import scaled
 from gsat.models import seeded
 from gsat.reduce import Basis, row_space
-from networks import Opaque
+from networks import Named, Opaque, Skip
 
 M, D, H, K = 24, 60, 7, 3
 MASK = torch.arange(D) % 3 > 0
-
-
-class Named(nn.Module):
-    """A model that tells where its input goes in."""
-
-    def __init__(self, inner: nn.Sequential) -> None:
-        super().__init__()
-        self.first_linear, self.rest = inner[1], inner[2:]
-
-    def forward(self, x):
-        hidden = self.first_linear(x.flatten(1))
-        return self.rest(hidden) + hidden[:, :K].sin()
-
-
-class Skip(nn.Module):
-    """The input goes round the first layer."""
-
-    def __init__(self, inner: nn.Sequential) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x) + x.flatten(1)[:, :K]
 
 
 class SkipSequential(nn.Sequential):
