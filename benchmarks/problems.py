@@ -15,7 +15,7 @@ import gsat
 from gsat.adversary import per_sample_cross_entropy
 from gsat.control import Control, control_for
 from gsat.defences import GSAT, Defence, structure_cost
-from gsat.run import Run
+from gsat.run import Run, adam
 from gsat.sampling import draw
 from timing import Job
 
@@ -75,7 +75,7 @@ class Problem:
             defence=defence,
             n_outer=1000,
             group_size=m or self.m,
-            optimizer=torch.optim.Adam(model.parameters(), lr=self.eta0),
+            optimizer=adam(model, self.eta0),
             schedule=lambda share: 1.0,
             batch=None,
             loss=per_sample_cross_entropy,

@@ -35,7 +35,7 @@ def test_alexnet_has_the_layers_of_the_paper():
     model = AlexNet()
     shapes = [tuple(p.shape) for p in model.parameters() if p.ndim > 1]
     assert shapes == [(96, 1, 5, 5), (256, 96, 5, 5), (384, 256 * 6 * 6), (192, 384), (10, 192)]
-    block = [nn.Conv2d, nn.ReLU, nn.MaxPool2d, ResponseNorm]
+    block = [nn.Conv2d, nn.MaxPool2d, nn.ReLU, ResponseNorm]
     dense = [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
     assert [type(layer) for layer in model] == block + block + dense
 
@@ -46,6 +46,19 @@ def test_alexnet_convolution_keeps_the_size_and_pooling_halves_it():
     assert model[:1](x).shape == (2, 10, 28, 28)
     assert model[:4](x).shape == (2, 10, 13, 13)
     assert model[:8](x).shape == (2, 26, 6, 6)
+
+
+def test_rectifying_after_the_pooling_changes_neither_values_nor_gradients():
+    model = AlexNet(width=0.1)
+    paper = nn.Sequential(*(model[i] for i in (0, 2, 1, 3, 4, 6, 5, 7, *range(8, len(model)))))
+    x = torch.randn(5, 1, 28, 28, generator=torch.Generator().manual_seed(2))
+    found = []
+    for net in (model, paper):
+        at = x.clone().requires_grad_()
+        out = net(at)
+        found.append((out, *torch.autograd.grad(out.square().sum(), [at, *net.parameters()])))
+    for here, there in zip(*found, strict=True):
+        assert torch.equal(here, there)
 
 
 def test_alexnet_normalises_over_nine_neighbouring_channels():

@@ -137,3 +137,85 @@ def test_a_matrix_that_is_not_finite_is_refused(bad):
     v[1, 2] = bad
     with pytest.raises(ValueError, match=f"must be finite, its largest entry is {bad}"):
         gsat.LowRank().shrink(v, 0.1)
+
+
+def drifting(shape, sigma, n=6, step=0.02, dtype=torch.float32):
+    """Matrices with these singular values whose singular vectors turn a little from one to the next."""
+    left, right = normal(shape[0], len(sigma), seed=1), normal(shape[1], len(sigma), seed=2)
+    for i in range(n):
+        turn = i * step
+        frames = [torch.linalg.qr(side + turn * normal(*side.shape, seed=3)).Q for side in (left, right)]
+        yield (frames[0] * torch.as_tensor(sigma, dtype=torch.float64) @ frames[1].T).to(dtype)
+
+
+def counting(monkeypatch, smallest):
+    """How often a matrix with at least that many rows is decomposed."""
+    calls = []
+    whole = torch.linalg.eigh
+
+    def eigh(matrix):
+        if len(matrix) >= smallest:
+            calls.append(len(matrix))
+        return whole(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", eigh)
+    return calls
+
+
+FEW = [5.0, 4.0, 3.0, 2.0] + [0.1] * 56
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", LONG)
+@pytest.mark.parametrize("tau", [0.01, 1.0])
+def test_a_remembered_subspace_gives_the_same_shrink_without_another_decomposition(shape, dtype, tau, monkeypatch):
+    calls, sigma = counting(monkeypatch, 30), FEW if tau == 1.0 else [*FEW[:4], *[0.002] * 56]
+    warm = gsat.LowRank(1.0).remembering()
+    for v in drifting(shape, sigma, dtype=dtype):
+        bound = 1e-5 if dtype == torch.float32 else 1e-11
+        assert error(warm.shrink(v, tau), by_svd(v, tau)) <= bound
+    if dtype == torch.float32 or tau == 1.0:  # a small tau in float64 goes through QR, which needs no squares
+        assert len(calls) == 1
+
+
+def test_a_direction_outside_the_remembered_subspace_is_not_missed(monkeypatch):
+    calls, warm = counting(monkeypatch, 30), gsat.LowRank(1.0).remembering()
+    v = next(drifting((60, 900), [*FEW[:4], *np.linspace(0.2, 0.1, 56)], dtype=torch.float64))
+    warm.shrink(v, 1.0)
+    left, right = torch.linalg.svd(v, full_matrices=False)[::2]
+    grown = v + 1.5 * left[:, 40:41] @ right[40:41]  # orthogonal to all that is remembered
+    assert error(warm.shrink(grown, 1.0), by_svd(grown, 1.0)) <= 1e-11
+    assert len(calls) == 2
+
+
+def test_without_a_gap_the_decomposition_comes_back_and_stays(monkeypatch):
+    calls, warm = counting(monkeypatch, 30), gsat.LowRank(1.0).remembering()
+    matrices = list(drifting((60, 900), [*np.linspace(3, 1.01, 10), *np.linspace(0.99, 0.5, 50)]))
+    for v in matrices:
+        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
+    assert len(calls) == len(matrices)
+
+
+def test_a_rank_that_is_not_small_is_not_remembered():
+    warm = gsat.LowRank(1.0).remembering()
+    for v in drifting((60, 900), [2.0] * 30 + [0.1] * 30, n=2):
+        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
+        assert warm._memory.basis is None
+
+
+def test_matrices_of_another_shape_and_none_above_the_threshold():
+    warm = gsat.LowRank(1.0).remembering()
+    for shape in ((60, 900), (40, 900), (60, 900)):
+        v = next(drifting(shape, FEW[: min(shape)]))
+        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
+        assert not warm.shrink(v, 6.0).any()
+        assert not warm.shrink(v, 6.1).any()
+
+
+def test_remembering_leaves_the_cost_as_it_is():
+    cost = gsat.LowRank(0.3)
+    warm = cost.remembering()
+    assert warm == cost
+    warm.shrink(normal(8, 30, seed=1), 0.1)
+    assert cost._memory is None
+    assert cost.remembering()._memory is not warm._memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -13,12 +14,33 @@ from gsat._numeric import norm
 
 _BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
 _SAFE = 1e10  # a matrix whose norm is outside [1/_SAFE, _SAFE] is scaled first: squares may leave float32
+_FEW = 0.25  # of the short side: a rank below this is small, and its subspace is worth remembering
+_SPARE = 4  # vectors remembered beyond the rank
+_TRIES = 3  # matrices in turn for which the subspace was of no use, before it is given up
+_POWERS = 3  # of the Gram matrix in one turn, which cost less than making the vectors orthogonal
+_TURNS = 3  # of the subspace iteration; where they are not enough, the eigenvalues lie too close
 
 
-def rescale_singular_values(v: Tensor, factor: Callable[[Tensor], Tensor], tau: float) -> Tensor:
+@dataclass
+class Subspace:
+    """The leading left singular vectors of the last of many matrices that change little from one to the next."""
+
+    basis: Tensor | None = None
+    failures: int = 0  # in turn: after some there is no gap to be had, and it is not tried again
+
+    def keep(self, basis: Tensor, rank: int) -> None:
+        """Remember the first vectors, if they are few."""
+        few = rank <= _FEW * len(basis)
+        self.basis = basis[:, : rank + _SPARE].double() if few and self.failures < _TRIES else None
+
+
+def rescale_singular_values(
+    v: Tensor, factor: Callable[[Tensor], Tensor], tau: float, memory: Subspace | None = None
+) -> Tensor:
     """U·diag(factor(σ)·σ)·Wᵀ for v = U·diag(σ)·Wᵀ, where factor(σ) in [0, 1] is the share of each σ that is kept.
 
     `tau` says how precise the small singular values must be: those below it are not kept, and ‖v‖_F bounds σ₁.
+    `memory` gives the iteration its start and gets the subspace; the result is the same to rounding.
     v: (m, d), any real dtype; σ is in descending order.
     """
     size = float(norm(v))
@@ -30,15 +52,17 @@ def rescale_singular_values(v: Tensor, factor: Callable[[Tensor], Tensor], tau: 
             raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
         return rescale_singular_values(v / largest, lambda sigma: factor(sigma * largest), tau / largest) * largest
     if v.shape[0] > v.shape[1]:
-        return rescale_singular_values(v.T, factor, tau).T
+        return rescale_singular_values(v.T, factor, tau, memory).T.contiguous()
     work = v if v.dtype in (torch.float32, torch.float64) else v.float()
-    basis, sigma = _left(work, tau, size)
+    basis, sigma = _left(work, tau, size, memory)
     keep = factor(sigma)
     rank = int((keep > 0).sum())
+    if memory is not None:
+        memory.keep(basis, rank)
     if rank == 0:
         return torch.zeros_like(v)
     basis, keep = basis[:, :rank].to(work.dtype), keep[:rank].to(work.dtype)
-    if 2 * rank < len(sigma):
+    if 2 * rank < len(basis):
         return ((basis * keep) @ (basis.T @ work)).to(v.dtype)
     return ((basis * keep) @ basis.T @ work).to(v.dtype)
 
@@ -64,31 +88,70 @@ def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
     return cast(Tensor, torch.linalg.qr((left.T @ v).T).Q).T.contiguous()
 
 
-def _left(v: Tensor, tau: float, size: float) -> tuple[Tensor, Tensor]:
+def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) -> tuple[Tensor, Tensor]:
     """Left singular vectors and singular values of a wide float32 or float64 matrix, without a full SVD of it.
+
+    With a memory they may be the leading ones alone: all above tau, and some below.
 
     Squaring loses half the digits: that is harmless where every σ that matters is above 1e-2·σ₁, else the Gram matrix
     is one precision up. size = ‖v‖_F bounds σ₁.
     """
+    eps = torch.finfo(v.dtype).eps
     try:
         if tau >= 1e-2 * size / 4:  # σ₁ is seldom below a quarter of ‖v‖_F; then the test was not worth its time
-            basis, sigma = _roots(v @ v.T)
+            basis, sigma = _roots(v @ v.T, tau, memory, eps)
             if tau >= 1e-2 * float(sigma[0]):
                 return basis, sigma
         if v.dtype == torch.float64:  # there is no precision above, but the triangle of QR keeps all digits
             left, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
             return left, sigma
-        return _roots(gram64(v))
+        return _roots(gram64(v), tau, memory, eps)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         # eigh did not converge; the full SVD is slow but has a fall-back of its own
         left, sigma, _ = torch.linalg.svd(v.double(), full_matrices=False)
         return left, sigma
 
 
-def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order."""
+def _roots(gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order; see `_leading` for eps."""
+    if memory is not None and memory.basis is not None and tau > 0 and len(memory.basis) == len(gram):
+        leading = _leading(gram.double(), memory.basis.to(gram.device), tau, eps)
+        if leading is not None:
+            memory.failures = 0
+            return leading
+        memory.failures += 1
     values, vectors = torch.linalg.eigh(gram)
     return vectors.flip(1), values.flip(0).clamp(min=0).sqrt()
+
+
+def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float) -> tuple[Tensor, Tensor] | None:
+    """The leading part of `_roots` by subspace iteration from `basis`; None if it is not surely all above tau.
+
+    gram: (n, n) float64, of a matrix of precision `eps`. Two tests: the residual ‖G·u − θ·u‖ of each vector that is
+    kept changes the shrunk matrix by less than rounding does, and tau²·I − G has no negative eigenvalue beside those
+    that were found, which its Cholesky factor shows.
+    """
+    image = gram @ basis
+    for _ in range(_TURNS):
+        for _ in range(_POWERS):
+            image = gram @ image
+        frame = torch.linalg.qr(image).Q
+        seen = gram @ frame
+        values, turn = torch.linalg.eigh(frame.T @ seen)
+        values, turn = values.flip(0).clamp(min=0), turn.flip(1)
+        vectors, image = frame @ turn, seen @ turn
+        error = ((image - vectors * values).square().sum(0) * (values > tau**2)).max().sqrt()
+        sigma = values.sqrt()
+        if bool(error <= max(eps * tau * float(sigma[0]), 64 * torch.finfo(torch.float64).eps * float(values[0]))):
+            break
+    else:
+        return None
+    kept = vectors[:, : int((values > tau**2).sum())]
+    if kept.shape[1] == len(values):  # all that were looked for are above tau: there may be more
+        return None
+    rest = torch.addmm(-gram, kept * values[: kept.shape[1]], kept.T)
+    rest.diagonal().add_(tau**2)
+    return (vectors, sigma) if int(torch.linalg.cholesky_ex(rest).info) == 0 else None
 
 
 def gram64(v: Tensor, size: float = 1.0) -> Tensor:

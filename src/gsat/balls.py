@@ -136,24 +136,37 @@ class Subspace:
 
 
 def unit_rows(v: Tensor) -> Tensor:
-    """Each row divided by its norm; a row of zeros stays so, and the squares of a tiny one do not underflow."""
-    largest = norm(v, dim=1, order=math.inf, keepdim=True).to(v.dtype)
-    v = v / torch.where(largest > 0, largest, 1)
-    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
-    return v.div_(torch.where(lengths > 0, lengths, 1))
+    """Each row divided by its norm; a row of zeros stays so."""
+    v, lengths = _directed(v)
+    return v.div_(lengths)
 
 
 def inside(v: Tensor, eps: float) -> Tensor:
     """Rows longer than eps scaled to eps."""
-    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
-    return v * (eps / torch.where(lengths > eps, lengths, eps if eps > 0 else 1))
+    return v * _cut(v, eps)
 
 
 def ascend(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
     """δ_i ← δ_i + step·g_i/‖g_i‖ in place, rows longer than eps scaled to eps; a few rows at a time, as small parts."""
     n = at_a_time(delta.shape[1])
     for rows, slope in zip(torch.split(delta, n), torch.split(gradient, n), strict=True):
-        rows.copy_(inside(rows + step * unit_rows(slope), eps))
+        direction, lengths = _directed(slope)
+        rows.addcmul_(direction, step / lengths)
+        rows.mul_(_cut(rows, eps))
+
+
+def _directed(v: Tensor) -> tuple[Tensor, Tensor]:
+    """New rows of the same directions whose squares neither overflow nor underflow, and their norms (1 for zeros)."""
+    largest = norm(v, dim=1, order=math.inf, keepdim=True).to(v.dtype)
+    v = v / torch.where(largest > 0, largest, 1)
+    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
+    return v, torch.where(lengths > 0, lengths, 1)
+
+
+def _cut(v: Tensor, eps: float) -> Tensor:
+    """What scales rows longer than eps to eps."""
+    lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
+    return eps / torch.where(lengths > eps, lengths, eps if eps > 0 else 1)
 
 
 def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor], first: Tensor | None = None) -> Tensor:

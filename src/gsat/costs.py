@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._numeric import norm, rows, wide
-from gsat._spectrum import rescale_singular_values, singular_values
+from gsat._spectrum import Subspace, rescale_singular_values, singular_values
 
 
 class GroupCost(Protocol):
@@ -46,6 +47,10 @@ class Penalised(ABC):
     def ridge(self) -> float:
         """The weight of ‖Δ‖²_F in the cost."""
         return 1 - self.alpha
+
+    def remembering(self) -> Penalised:
+        """The same cost for one ascent, where each V is near the last one; it may begin with what it found there."""
+        return self
 
     @abstractmethod
     def _structure(self, delta: Tensor) -> Tensor: ...
@@ -96,7 +101,7 @@ class Universal(_Weighted):
 
     def _structure(self, delta: Tensor) -> Tensor:
         matrix = rows(delta)
-        return _indicator((matrix - matrix.mean(0)).abs().amax(), matrix.abs().amax(), delta)
+        return indicator((matrix - matrix.mean(0)).abs().amax(), matrix.abs().amax(), delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         return v.mean(0, keepdim=True).expand_as(v).contiguous()
@@ -150,7 +155,7 @@ class GroupSparse(_Weighted):
             return norms.sum()
         if self.k >= len(norms):
             return norms.new_zeros(())
-        return _indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
+        return indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         norms = self.norms(v)
@@ -172,6 +177,7 @@ class LowRank(_Weighted):
     """
 
     k: int | None = field(default=None, kw_only=True)
+    _memory: Subspace | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,13 +189,19 @@ class LowRank(_Weighted):
         """Singular values stay as they are."""
         return True
 
+    def remembering(self) -> LowRank:
+        """Singular vectors are sought from the last ones."""
+        twin = copy(self)
+        object.__setattr__(twin, "_memory", Subspace())
+        return twin
+
     def _structure(self, delta: Tensor) -> Tensor:
         sigma = singular_values(rows(delta))
         if self.k is None:
             return sigma.sum().to(wide(delta))
         if self.k >= len(sigma):
             return delta.new_zeros((), dtype=wide(delta))
-        return _indicator(sigma[self.k], sigma[0], delta)
+        return indicator(sigma[self.k], sigma[0], delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         matrix, k = rows(v), self.k
@@ -201,7 +213,7 @@ class LowRank(_Weighted):
         def keep(sigma: Tensor) -> Tensor:
             return (sigma - tau).clamp(min=0) / torch.where(sigma > 0, sigma, 1)
 
-        return rescale_singular_values(matrix, keep, tau).reshape(v.shape)
+        return rescale_singular_values(matrix, keep, tau, self._memory).reshape(v.shape)
 
 
 @dataclass(frozen=True)
@@ -222,7 +234,7 @@ class Unstructured(Penalised):
         return v.clone()
 
 
-def _indicator(excess: Tensor, size: Tensor, delta: Tensor) -> Tensor:
+def indicator(excess: Tensor, size: Tensor, delta: Tensor) -> Tensor:
     """0 where `excess` is at most the tolerance times `size`, else +inf."""
     tolerance = 1e-12 if delta.dtype == torch.float64 else max(1e-6, 4 * torch.finfo(delta.dtype).eps)
     allowed = excess.double() <= tolerance * size.double()

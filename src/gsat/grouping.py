@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._numeric import rows
-from gsat.costs import GroupCost, Penalised, Universal
+from gsat.costs import GroupCost, Penalised, Universal, indicator
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,9 @@ class _PenalisedPerBatch(Penalised, BoundPerBatch):
         return self.cost.rotates
 
     def _structure(self, delta: Tensor) -> Tensor:
+        if is_universal(self.cost):
+            apart, size = (rows(v).abs().amax(1) for v in (delta - self._means(delta), delta))
+            return indicator(self._largest(apart), self._largest(size), delta).sum()
         return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
@@ -107,12 +111,19 @@ class _PenalisedPerBatch(Penalised, BoundPerBatch):
     def _means(self, v: Tensor) -> Tensor:
         """Every row becomes the mean row of its batch; there may be a hundred batches, so none is touched alone."""
         self._check_length(v)
-        sizes = torch.tensor(self.sizes, device=v.device)
-        code = (
-            torch.empty_like(self.order).index_copy_(0, self.order, torch.repeat_interleave(sizes.cpu())).to(v.device)
-        )
+        code, sizes = self.code.to(v.device), torch.tensor(self.sizes, device=v.device)
         sums = rows(v).new_zeros(len(sizes), rows(v).shape[1]).index_add_(0, code, rows(v))
         return sums.div_(sizes[:, None])[code].view_as(v)
+
+    def _largest(self, v: Tensor) -> Tensor:
+        """The largest of the numbers (m,) in each batch."""
+        return v.new_zeros(len(self.sizes)).scatter_reduce_(0, self.code.to(v.device), v, "amax")
+
+    @cached_property
+    def code(self) -> Tensor:
+        """The number of each sample's batch."""
+        numbers = torch.repeat_interleave(torch.tensor(self.sizes))
+        return torch.empty_like(self.order).index_copy_(0, self.order, numbers)
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,10 @@ class Scaled(Penalised):
     def rotates(self) -> bool:
         """As the cost does."""
         return self.cost.rotates
+
+    def remembering(self) -> Scaled:
+        """As the cost does."""
+        return Scaled(self.cost.remembering(), self.s)
 
     def _structure(self, delta: Tensor) -> Tensor:
         return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)

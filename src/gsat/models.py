@@ -132,11 +132,12 @@ def _named(spec: str) -> Callable[..., Any]:
 
 
 def _block(channels_in: int, channels_out: int) -> tuple[nn.Module, ...]:
-    # The paper gives no constants of the normalisation; these are those of TensorFlow's CIFAR-10 model.
+    # The paper gives no constants of the normalisation; these are those of TensorFlow's CIFAR-10 model. ReLU and
+    # max-pool commute, values and gradients alike, and after the pooling there is a quarter left to rectify.
     return (
         nn.Conv2d(channels_in, channels_out, kernel_size=5, padding=2),
-        nn.ReLU(),
         nn.MaxPool2d(kernel_size=3, stride=2),
+        nn.ReLU(),
         ResponseNorm(channels_out, size=9, alpha=0.001, beta=0.75, k=1.0),
     )
 

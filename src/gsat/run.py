@@ -29,6 +29,16 @@ from gsat.process import random_states, restore_random
 from gsat.sampling import draw, take, take_labels
 
 
+def adam(model: nn.Module, eta0: float) -> torch.optim.Adam:
+    """Adam for all weights; in one pass over each of them where torch has it, which takes a third of the time."""
+    weights = list(model.parameters())
+    return torch.optim.Adam(weights, lr=eta0, fused=True if _at_once(weights) else None)
+
+
+def _at_once(weights: list[nn.Parameter]) -> bool:
+    return all(weight.device.type in ("cpu", "cuda") and weight.is_floating_point() for weight in weights)
+
+
 class Diverged(FloatingPointError):  # noqa: N818
     """Training met a loss that is not finite."""
 

@@ -18,7 +18,7 @@ from gsat.control import control_for
 from gsat.defences import Defence
 from gsat.history import History, Log, Step
 from gsat.process import signals_wait, training_mode
-from gsat.run import Diverged, Run, Validation
+from gsat.run import Diverged, Run, Validation, adam
 
 __all__ = ["Diverged", "Validation", "gdadmm"]
 
@@ -72,7 +72,7 @@ def gdadmm(
         defence=defence,
         n_outer=_checks.count("n_outer", n_outer, least=1),
         group_size=min(_checks.count("group_size", group_size, least=1), len(X)),
-        optimizer=torch.optim.Adam(model.parameters(), lr=eta0) if optimizer is None else optimizer,
+        optimizer=adam(model, eta0) if optimizer is None else optimizer,
         schedule=_schedule(schedule),
         batch=batch,
         loss=per_sample_cross_entropy if loss is None else loss,

@@ -21,7 +21,7 @@ from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.timing import Times, alternate
 from gsat.experiments.training import RECOMMENDED_ALPHA, Plan
-from gsat.run import Run
+from gsat.run import Run, adam
 from gsat.solvers import Proximal
 
 CLASSES, BUDGET, ALPHA = 10, 0.05, 0.2
@@ -93,7 +93,7 @@ class Bench:
             defence=defence,
             n_outer=1000,
             group_size=self.group_size,
-            optimizer=torch.optim.Adam(net.parameters(), lr=rate),
+            optimizer=adam(net, rate),
             schedule=lambda share: 1.0,
             batch=None,
             loss=per_sample_cross_entropy,

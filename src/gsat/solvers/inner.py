@@ -57,6 +57,7 @@ def maximise(
 
 def climb(oracle: Oracle, cost: GroupCost, *, lam: float, solver: Solver[Any], n_inner: int) -> Solution:
     """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers."""
+    cost = cost.remembering() if isinstance(cost, Penalised) else cost
     state = solver.init(oracle.x, n_inner)
     while not state.done and oracle.n_gradients < n_inner:
         state = solver.step(oracle, cost, state, lam=lam)
