@@ -210,9 +210,11 @@ class Implicit:
             values = self.taken(index)
         elif not torch.equal(index, self.index):
             found = torch.isin(index, self.index, assume_unique=True)
-            known, values = values[torch.searchsorted(self.index, index[found])], values.new_empty(len(index), self.m)
-            values[found] = known
-            values[~found] = self.layer.columns(index[~found]) @ self.p.T
+            values = values[torch.searchsorted(self.index, index[found])]
+            if not found.all():
+                known, values = values, values.new_empty(len(index), self.m)
+                values[found] = known
+                values[~found] = self.layer.columns(index[~found]) @ self.p.T
         return self._with(index, values.mul_(factor[index][:, None]))
 
     def _with(self, index: Tensor, values: Tensor) -> Implicit:
