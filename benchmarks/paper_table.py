@@ -1,17 +1,27 @@
-"""Write README's table of the paper's results and ours from the folders in results/, between its two marks."""
+"""Write the tables of our results into README and docs/choose.md from the folders in results/, between their marks."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from gsat.experiments.reproducing import paper_table
+from gsat.experiments.digest import differences_table, paper_table
 from table import README, put_into
 
-RESULTS = Path(__file__).parents[1] / "results"
-MARKS = ("<!-- paper -->", "<!-- /paper -->")
+RESULTS = README.parent / "results"
+CHOOSE = README.parent / "docs" / "choose.md"
+TABLES: dict[str, tuple[Path, Callable[[Path], str]]] = {
+    "paper": (README, paper_table),
+    "differences": (CHOOSE, differences_table),
+}
+
+
+def filled(page: str, name: str) -> str:
+    """The page with the table of that name as it is found now."""
+    return put_into(page, TABLES[name][1](RESULTS), (f"<!-- {name} -->", f"<!-- /{name} -->"))
 
 
 def main() -> None:
-    page = README.read_text(encoding="utf-8")
-    README.write_text(put_into(page, paper_table(RESULTS), MARKS), encoding="utf-8")
+    for name, (path, _) in TABLES.items():
+        path.write_text(filled(path.read_text(encoding="utf-8"), name), encoding="utf-8")
 
 
 if __name__ == "__main__":

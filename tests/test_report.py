@@ -115,7 +115,7 @@ def test_the_summary_has_the_strongest_attacks_and_the_best_in_bold(page):
 
 
 def test_differences_put_pgd_first_and_say_the_cases_in_words(page):
-    spec = page.figure("Paired differences over seeds")
+    spec = page.figure("Paired differences")
     assert [choice["label"] for choice in spec["choices"]] == ["PGD", "ERM"]
     assert spec["choices"][0]["points"] == [
         {"series": "low-rank", "row": "low-rank, rank 4, eps 0.1", "x": 20.0, "error": 2.0},

@@ -9,11 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gsat.cli import app
-from gsat.experiments import curves
+from gsat.experiments import curves, digest
 from gsat.experiments.arenas import Arena, Sweep, by_columns, by_eps, by_rank, image_arenas
+from gsat.experiments.digest import paper_table
 from gsat.experiments.paper import EXPERIMENTS
 from gsat.experiments.pieces import Piece, Place, run
-from gsat.experiments.reproducing import Order, paper_table, reproduce
+from gsat.experiments.reproducing import Order, reproduce
 from gsat.experiments.scales import SCALES, evenly
 from gsat.experiments.training import Plan
 
@@ -132,7 +133,7 @@ def test_the_outcome_of_a_figure(fought):
     place, rows = fought
     trained = curves.fit(place, DIGITS, "pgd", "tuned", 0.3, 1)
     outcome = curves.Finish({"digits": ("low-rank", "low-rank")}, eps=0.3)(pd.concat([rows, trained]), SCALES["quick"])
-    assert outcome.headline.startswith("digits, ELU net: GSAT ")
+    assert outcome.headline.startswith("digits, ELU net, rank 1, eps 0.3: GSAT ")
     assert "PGD" in outcome.headline
     gaps = outcome.tables["differences"].set_index(["rule", "attack", "strength"])
     tested = outcome.tables["results"]
@@ -141,6 +142,25 @@ def test_the_outcome_of_a_figure(fought):
     assert gaps.loc[("tuned", "low-rank", 4), "difference"] == pytest.approx(100 * (found["low-rank"] - found["pgd"]))
     assert (tested["strength"] == 0).any()
     assert all(picture.startswith(b"\x89PNG") for picture in outcome.pictures.values())
+
+
+def test_the_digest_has_the_reference_strength_of_counts_and_the_largest_eps_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(digest, "FIGURES", ("figure",))
+    cases = [("low-rank", 0.2, rank) for rank in (1, 5, 20)] + [("universal", eps, eps) for eps in (0.025, 0.05, 0.2)]
+    rows = [
+        {"ours": ours, "baseline": baseline, "data": "mnist", "model": "elu", "rule": rule, "attack": attack,
+         "eps": eps, "strength": strength, "difference": strength, "standard_error": float("nan"), "clean": -0.25}
+        for attack, eps, strength in cases
+        for rule in ("matched", "tuned") for baseline in ("pgd", "erm") for ours in ("low-rank", "universal")
+    ]  # fmt: skip
+    (tmp_path / "figure").mkdir()
+    pd.DataFrame(rows).to_csv(tmp_path / "figure" / "differences.csv")
+    lines = digest.differences_table(tmp_path).splitlines()[2:]
+    assert [line.split(" | ")[1:4] for line in lines] == [
+        ["rank 5, eps 0.2", "low-rank", "+5.0 (-0.2)"],
+        ["universal, eps 0.05", "universal", "+0.1 (-0.2)"],
+        ["universal, eps 0.2", "universal", "+0.2 (-0.2)"],
+    ]
 
 
 def invoke(*arguments):

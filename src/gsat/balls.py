@@ -116,8 +116,12 @@ class Subspace:
         """The leading right singular vectors of the reweighted gradient, or a better subspace.
 
         Σ_i ‖P g_i‖ has many local maxima. Each of TRIES subspaces, the first of them the reweighted one, climbs by
-        P = span(Gᵀ·U), U_i = P g_i/‖P g_i‖, which never loses.
+        P = span(Gᵀ·U), U_i = P g_i/‖P g_i‖, which never loses. It lies in the span of the gradients, so that with more
+        features than samples all is done in coordinates of that.
         """
+        if gradient.shape[1] > 2 * len(gradient):
+            frame, triangle = torch.linalg.qr(gradient.T)
+            return cast(Tensor, self.part(triangle.T) @ frame.T)
         rank = min(self.rank, *gradient.shape)
         first = _steepest(self, gradient, lambda w: right_singular_vectors(w.sqrt()[:, None] * gradient, rank))
         if rank == min(gradient.shape):

@@ -21,6 +21,7 @@ from gsat.data import Table
 from gsat.evaluation import evaluate
 from gsat.experiments.arenas import BUDGET, SHRUNK, Arena, Sweep
 from gsat.experiments.comparing import is_gsat, paired_differences, trained
+from gsat.experiments.naming import AXES, NETWORKS, at_strength, over_eps, where
 from gsat.experiments.pictures import Panel, curves, lines, shown
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
@@ -30,11 +31,6 @@ from gsat.experiments.training import known_rows, samples
 RULES = ("matched", "tuned")
 BASELINES = ("erm", "fgsm", "fgm", "pgd")
 CASE = ["data", "model", "rule", "attack", "eps", "strength"]
-AXES = {
-    "universal": "eps / E‖X‖", "universal-all": "eps / E‖X‖", "pgd": "eps / E‖X‖", "low-rank": "rank",
-    "group-sparse": "columns that move", "group-sparse, pixels": "pixels that move",
-    "group-sparse, SNPs": "SNPs that move",
-}  # fmt: skip
 Stage = tuple[Arena, list[Sweep], tuple[str, ...]]  # where, which attacks, which structures of GSAT
 
 
@@ -74,13 +70,18 @@ def _training(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
 
 def _effort(arena: Arena, defence: str) -> float:
     inner = {"erm": 0, "fgm": 1, "fgsm": 1}.get(defence, arena.plan.n_inner)
-    return arena.plan.n_outer * (inner + 1) * arena.gradient * arena.plan.group_size / 200
+    return arena.plan.n_outer * (inner + 1) * _gradient(arena) * arena.plan.group_size / 200
+
+
+def _gradient(arena: Arena) -> float:
+    """Seconds of one for 200 samples; in the row space of a linear first layer it takes a fraction of them."""
+    return arena.gradient * (0.25 if arena.plan.model == "elu" else 1.0)
 
 
 def _attacking(arena: Arena, sweeps: list[Sweep], defence: str, seed: int) -> Piece:
     chosen = len(RULES) * arena.n_test * sum(len(sweep.strengths) for sweep in sweeps)
     tried = 0 if defence == "erm" else len(arena.grid) * arena.n_validation * len(sweeps)
-    effort = (chosen + tried) / 200 * arena.steps * arena.gradient
+    effort = (chosen + tried) / 200 * arena.steps * _gradient(arena)
     arguments = {"arena": arena, "sweeps": sweeps, "defence": defence, "seed": seed}
     return Piece(f"{arena.name}, {shown(defence)}, attacks, seed {seed}", defend, arguments, effort)
 
@@ -223,7 +224,7 @@ class Finish:
             headline=self._headline(tested),
             config={
                 "protocol": _protocol(found, scale),
-                "notes": list(self.notes),
+                "notes": [*self.notes, *_cautions(tested)],
                 "report": {"x_label": axes},
             },
             pictures={f"figure-{rule}.png": _picture(tested[tested["rule"] == rule]) for rule in RULES},
@@ -245,26 +246,32 @@ class Finish:
                 + ("" if name == "erm" else f" (tuned {means[name, 'tuned']:.1f})")
                 for name in names
             ]
-            parts.append(f"{SETS.get(str(data), str(data))}, {_network(str(model))}: {', '.join(cells)}")
+            strength = at_strength(attack, float(at["eps"].iloc[0]), float(at["strength"].iloc[0]))
+            parts.append(f"{where(str(data), str(model))}, {strength}: {', '.join(cells)}")
         return "; ".join(parts)
 
 
-SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "hapmap": "HapMap3", "tcga": "TCGA"}
+def _cautions(tested: pd.DataFrame) -> list[str]:
+    """What a reader of one seed must know."""
+    if tested.loc[tested["model"] == "alexnet", "seed"].nunique() != 1:
+        return []
+    return [
+        "The AlexNet has one seed and a short training, after which PGD has learnt with one seed and not with another "
+        "(python benchmarks/short_training.py): its differences to PGD say little, those of the ELU net do."
+    ]
+
+
 TRAINED = ["data", "model", "defence", "rule", "seed", "size", "lam", "mean_norm_used"]
 VALIDATED = ["data", "model", "defence", "rule", "attack", "eps", "strength", "seed", "size", "accuracy", "taken"]
-
-
-def _network(model: str) -> str:
-    return {"alexnet": "AlexNet", "elu": "ELU net"}.get(model, model)
 
 
 def _picture(tested: pd.DataFrame) -> bytes:
     panels = []
     for (data, model, attack), rows in tested.groupby(["data", "model", "attack"], sort=False):
-        counted = AXES[str(attack)].startswith("eps") is False
+        counted = not over_eps(str(attack))
         for eps, some in rows.groupby("eps", sort=False) if counted else [(None, rows)]:
             at = f", eps {eps:g}·E‖X‖" if counted else ""
-            title = f"{data}, {_network(str(model))}: {attack}{at}"
+            title = f"{where(str(data), str(model))}\n{attack}{at}"
             panels.append(Panel(title, AXES[str(attack)], lines(some, "strength")))
     return curves(panels)
 
@@ -276,14 +283,15 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
         rows = found[found["model"] == name]
         if len(rows) == 0:
             continue
+        seeds = "1 seed" if rows["seed"].nunique() == 1 else f"{rows['seed'].nunique()} seeds"
         plan, grid = size.plan, sorted(rows.loc[rows["rule"] == "tuned", "size"].unique())
         width = f" of width {plan.options['width']:.3g}" if "width" in plan.options else ""
         parts.append(
-            f"{_network(name)}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.n_inner} inner gradients, "
-            f"Adam {plan.eta0:g} ({plan.schedule}), {rows['seed'].nunique()} seeds; attacks of {size.steps} gradients "
+            f"{NETWORKS[name]}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.n_inner} inner gradients, "
+            f"Adam {plan.eta0:g} ({plan.schedule}), {seeds}; attacks of {size.steps} gradients "
             f"on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
         )
-    budgets = " or ".join(f"{BUDGET * SHRUNK.get(data, 1.0):g}" for data in found["data"].unique())
+    budgets = " or ".join(dict.fromkeys(f"{BUDGET * SHRUNK.get(data, 1.0):g}" for data in found["data"].unique()))
     return " ".join(
         [
             *parts,

@@ -129,13 +129,3 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def paper_table(out: Path) -> str:
-    """The results in a folder as a table in Markdown: what the paper reports, the command, and what was found."""
-    lines = ["| the paper | command | here |", "|---|---|---|"]
-    for folder in sorted(out.iterdir()):
-        config = read_config(folder)
-        if "identity" in config:
-            lines.append(f"| {config['paper']} | `{config['command']}` | {config['headline']} |")
-    return "\n".join(lines)

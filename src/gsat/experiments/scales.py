@@ -86,8 +86,8 @@ SCALES: dict[str, Scale] = {
     ),
     "overnight": Scale(
         "overnight",
-        alexnet=Size(_narrow(n_outer=400), seeds=3, n_test=400, n_validation=200, steps=100, short=0.25),
-        elu=Size(_elu(n_outer=1500), seeds=5, n_test=1000, n_validation=400, steps=100),
+        alexnet=Size(_narrow(n_outer=300), seeds=2, n_test=400, n_validation=200, steps=50, short=0.25),
+        elu=Size(_elu(n_outer=1200), seeds=5, n_test=1000, n_validation=400, steps=100),
         strengths=6,
         grid=3,
     ),

@@ -17,8 +17,6 @@ Rows = NDArray[np.int64]
 
 # the hospitals with the most people; each sent one kind of tumour
 SITES = ("BH", "CV", "EL", "DD", "CZ")
-# the tumour types with the most people
-TYPES = ("BRCA", "KIRC", "THCA", "LUAD", "PRAD")
 GENES = 2000  # kept of 3,341 to 22,283, to save time
 CEL_SEQ = ("sc_celseq2", "sc_celseq2_5cl_p1", "sc_celseq2_5cl_p2", "sc_celseq2_5cl_p3")
 
@@ -73,10 +71,6 @@ TASKS = {
         Task(
             "tcga-sites", "tcga-tumour-normal", SITES, most_variable=GENES,
             note="tumour or normal; the five largest of 76 hospitals, each with one tumour type",
-        ),
-        Task(
-            "tcga-types", "tcga-tumour-normal", TYPES, batch="cohort", most_variable=GENES,
-            note="tumour or normal; the five largest of 11 tumour types: the tissue changes, not the laboratory alone",
         ),
         Task(
             "tcga-coadread", "tcga-coadread", ("GA", "HiSeq"), most_variable=GENES, one_batch=True,

@@ -111,7 +111,7 @@ def differences(frame: pd.DataFrame, titles: Mapping[str, str]) -> dict[str, Any
             points.setdefault(str(baseline), []).append(point)
     return {
         "kind": "forest",
-        "title": "Paired differences over seeds",
+        "title": "Paired differences",
         "hint": f"Points to the right of zero: ours is ahead. {KEYS}",
         "x_label": "points of accuracy, ± 2 standard errors",
         "choose": "Baseline",
