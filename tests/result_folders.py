@@ -61,6 +61,8 @@ def experiment(folder: Path) -> Path:
         folder / "config.json",
         {
             "title": "An experiment",
+            "paper": "91 %",
+            "headline": "92 %",
             "command": "gsat something",
             "notes": ["First.", "Second."],
             "data": "digits",

@@ -66,7 +66,7 @@ def test_every_part_has_an_entry_in_the_contents(page):
     parts = ("summary", "curves", "trade-off", "differences", "perturbations", "training", "timing")
     assert ids == {f"report-{part}" for part in (*parts, "tables", "settings")}
     assert {link["href"] for link in page.all("a")} == {"#main", *(f"#{key}" for key in ids)}
-    assert {"An experiment", "First.", "Second.", "gsat something"} <= set(page.texts)
+    assert {"An experiment", "The paper: 91 %", "Here: 92 %", "First.", "Second.", "gsat something"} <= set(page.texts)
 
 
 def test_every_figure_has_an_element(page):

@@ -17,6 +17,7 @@ import pandas as pd
 from gsat.experiments.pieces import Piece, Place, run
 from gsat.experiments.scales import Scale
 
+TITLE = "Group-structured adversarial training, reproduced"
 WORK = "work"  # in the folder of all results: models and finished pieces
 
 
@@ -95,6 +96,8 @@ def reproduce(
         rows = pd.concat([piece.run(place) for piece in order.pieces(experiment)], ignore_index=True)
         outcomes[experiment.name] = experiment.finish(rows, order.scale)
         _write(order, experiment, outcomes[experiment.name])
+    if not (about := order.out / "config.json").exists():
+        about.write_text(json.dumps({"title": TITLE}) + "\n", encoding="utf-8")
     return outcomes
 
 

@@ -19,7 +19,7 @@ from gsat.report.reading import Result
 from gsat.report.summary import summary
 from gsat.report.tables import MOST_ROWS, Cell, frame_table, number, table
 
-OWN_PLACE = ("title", "command", "protocol", "notes", "names", "report")  # not among the settings
+OWN_PLACE = ("title", "command", "paper", "headline", "protocol", "notes", "names", "report")  # not among the settings
 QUANTITIES = {
     "loss": "Loss on the perturbed group",
     "mean_norm": "Mean ‖δ‖",
@@ -52,11 +52,15 @@ def heading(result: Result) -> str:
     return result.name
 
 
+COMPARED = {"paper": "The paper", "headline": "Here"}
+
+
 def introduction(result: Result) -> Markup:
-    """The protocol and notes of config.json, and the command that made the result."""
+    """What config.json says: the paper's figures and ours, protocol and notes, and the command that made the result."""
     config = result.config
     notes = config.get("notes")
-    texts = [config.get("protocol"), *(notes if isinstance(notes, list) else [notes])]
+    found = [f"{label}: {config[key]}" for key, label in COMPARED.items() if config.get(key)]
+    texts = [*found, config.get("protocol"), *(notes if isinstance(notes, list) else [notes])]
     command = config.get("command")
     return join(
         *(tag("p", str(text)) for text in texts if text),
