@@ -14,6 +14,7 @@ from gsat._numeric import norm
 
 _BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
 _SAFE = 1e10  # a matrix whose norm is outside [1/_SAFE, _SAFE] is scaled first: squares may leave float32
+_LEAST = 128  # rows on the short side: below, a decomposition costs no more than the search from what is remembered
 _FEW = 0.25  # of the short side: a rank below this is small, and its subspace is worth remembering
 _SPARE = 4  # vectors remembered beyond the rank
 _TRIES = 3  # matrices in turn for which the subspace was of no use, before it is given up
@@ -30,7 +31,7 @@ class Subspace:
 
     def keep(self, basis: Tensor, rank: int) -> None:
         """Remember the first vectors, if they are few."""
-        few = rank <= _FEW * len(basis)
+        few = len(basis) >= _LEAST and rank <= _FEW * len(basis)
         self.basis = basis[:, : rank + _SPARE].double() if few and self.failures < _TRIES else None
 
 
@@ -51,20 +52,21 @@ def rescale_singular_values(
         if not math.isfinite(largest):
             raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
         return rescale_singular_values(v / largest, lambda sigma: factor(sigma * largest), tau / largest) * largest
-    if v.shape[0] > v.shape[1]:
-        return rescale_singular_values(v.T, factor, tau, memory).T.contiguous()
     work = v if v.dtype in (torch.float32, torch.float64) else v.float()
-    basis, sigma = _left(work, tau, size, memory)
+    tall = v.shape[0] > v.shape[1]
+    basis, sigma = _left(work.T if tall else work, tau, size, memory)
     keep = factor(sigma)
     rank = int((keep > 0).sum())
     if memory is not None:
         memory.keep(basis, rank)
     if rank == 0:
         return torch.zeros_like(v)
-    basis, keep = basis[:, :rank].to(work.dtype), keep[:rank].to(work.dtype)
+    basis = basis[:, :rank].to(work.dtype)
+    kept = basis * keep[:rank].to(work.dtype)
     if 2 * rank < len(basis):
-        return ((basis * keep) @ (basis.T @ work)).to(v.dtype)
-    return ((basis * keep) @ basis.T @ work).to(v.dtype)
+        return ((work @ kept) @ basis.T if tall else kept @ (basis.T @ work)).to(v.dtype)
+    whole = kept @ basis.T
+    return (work @ whole if tall else whole @ work).to(v.dtype)
 
 
 def singular_values(v: Tensor) -> Tensor:
