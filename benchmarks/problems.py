@@ -12,7 +12,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
 import gsat
-from gsat.adversary import per_sample_cross_entropy
 from gsat.control import Control, control_for
 from gsat.defences import GSAT, Defence, structure_cost
 from gsat.run import Run, adam
@@ -76,12 +75,6 @@ class Problem:
             n_outer=1000,
             group_size=m or self.m,
             optimizer=adam(model, self.eta0),
-            schedule=lambda share: 1.0,
-            batch=None,
-            loss=per_sample_cross_entropy,
-            ema=None,
-            validation=None,
-            generator=Generator().manual_seed(0),
             control=replace(control) if control else control_for(defence, self.X, "auto", BUDGET, 1000),
         )
 

@@ -72,6 +72,14 @@ def test_strengths_are_even_and_hold_both_ends():
     assert evenly((1, 2, 5), 1) == (1,)
 
 
+@pytest.mark.parametrize(("scale", "budget", "largest"), [("cpu", 0.0125, 0.05), ("paper", 0.05, 0.2)])
+def test_cifar_has_the_sizes_of_the_paper_at_paper_scale(scale, budget, largest):
+    for arena in image_arenas(SCALES[scale], "cifar10"):
+        assert arena.budget == budget
+        assert max(arena.grid) == pytest.approx(largest)
+        assert by_eps("pgd", SCALES[scale], arena)[0].strengths[-1] == pytest.approx(largest)
+
+
 def test_sweeps_of_the_paper():
     mnist, cifar = (image_arenas(SCALES["cpu"], data)[0] for data in ("mnist", "cifar10"))
     assert by_eps("pgd", SCALES["cpu"], mnist)[0].strengths == (0.025, 0.05, 0.1, 0.2)

@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks
 from gsat._numeric import norm, rows
-from gsat.adversary import SampleLoss
+from gsat.adversary import SampleLoss, per_sample_cross_entropy
 from gsat.attacks import Attack
 from gsat.checkpoint import Checkpoint, newest, optimizer_state, restore_optimizer
 from gsat.control import LAST, Control
@@ -74,12 +74,12 @@ class Run:
     n_outer: int
     group_size: int
     optimizer: torch.optim.Optimizer
-    schedule: Callable[[float], float]
-    batch: Any
-    loss: SampleLoss
-    ema: float | None
-    validation: Validation | None
-    generator: Generator
+    schedule: Callable[[float], float] = lambda share: 1.0
+    batch: Any = None
+    loss: SampleLoss = per_sample_cross_entropy
+    ema: float | None = None
+    validation: Validation | None = None
+    generator: Generator = field(default_factory=lambda: Generator().manual_seed(0))
     control: Control = field(default_factory=lambda: Control(None))
     t: int = 0
     averaged: dict[str, Tensor] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Accuracy against the strength of an attack: every defence trained, its size chosen, and attacked, by both rules.
 
-matched: GSAT has the budget 0.05·E‖X‖ (on CIFAR-10 a quarter of it); eps of the baselines is the mean norm that GSAT
-         used, which is the paper's rule
+matched: GSAT has the budget 0.05·E‖X‖ (on CIFAR-10 a quarter of it but at paper scale); eps of the baselines is the
+         mean norm that GSAT used, which is the paper's rule
 tuned:   every defence is trained at every size of one grid; for each attack the size is taken that is best under it on
          validation rows, at the reference strength; the rows are held out of the training rows, of the same for all
 """
@@ -19,7 +19,7 @@ import pandas as pd
 from gsat.classifying import TorchClassifier
 from gsat.data import Table
 from gsat.evaluation import evaluate
-from gsat.experiments.arenas import BUDGET, SHRUNK, Arena, Sweep
+from gsat.experiments.arenas import BUDGET, Arena, Sweep, shrunk
 from gsat.experiments.comparing import is_gsat, paired_differences, trained
 from gsat.experiments.naming import AXES, NETWORKS, at_strength, over_eps, where
 from gsat.experiments.pictures import Panel, curves, lines, shown
@@ -201,7 +201,7 @@ class Finish:
     """How the rows of a figure become its outcome.
 
     about: for each data set, or "*" for all, the structure of GSAT and the attack that the headline is about
-    eps:   the size at which the headline looks, or the one next to it; on CIFAR-10 a quarter of it
+    eps:   the size at which the headline looks, or the one next to it; on CIFAR-10 a quarter of it but at paper scale
     """
 
     about: Mapping[str, tuple[str, str]]
@@ -221,7 +221,7 @@ class Finish:
                 "training": found.loc[found["part"] == "training", TRAINED],
                 "differences": paired_differences(tested[tested["strength"] > 0], CASE),
             },
-            headline=self._headline(tested),
+            headline=self._headline(tested, scale),
             config={
                 "protocol": _protocol(found, scale),
                 "notes": [*self.notes, *_cautions(tested)],
@@ -230,12 +230,12 @@ class Finish:
             pictures={f"figure-{rule}.png": _picture(tested[tested["rule"] == rule]) for rule in RULES},
         )
 
-    def _headline(self, tested: pd.DataFrame) -> str:
+    def _headline(self, tested: pd.DataFrame, scale: Scale) -> str:
         """Accuracy at one eps and the middle of the curve, by both rules."""
         parts = []
         for (data, model), rows in tested[tested["strength"] > 0].groupby(["data", "model"], sort=False):
             own, attack = self.about.get(str(data)) or self.about["*"]
-            apart = (rows["eps"] - self.eps * SHRUNK.get(str(data), 1.0)).abs()
+            apart = (rows["eps"] - self.eps * shrunk(str(data), scale)).abs()
             near = rows[(rows["attack"] == attack) & (apart == apart[rows["attack"] == attack].min())]
             strengths = sorted(near["strength"].unique())
             at = near[near["strength"] == strengths[(len(strengths) - 1) // 2]]
@@ -291,7 +291,7 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
             f"Adam {plan.eta0:g} ({plan.schedule}), {seeds}; attacks of {size.steps} gradients "
             f"on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
         )
-    budgets = " or ".join(dict.fromkeys(f"{BUDGET * SHRUNK.get(data, 1.0):g}" for data in found["data"].unique()))
+    budgets = " or ".join(dict.fromkeys(f"{BUDGET * shrunk(data, scale):g}" for data in found["data"].unique()))
     return " ".join(
         [
             *parts,

@@ -13,7 +13,6 @@ from torch import Generator, Tensor, nn
 
 from gsat import models
 from gsat._numeric import mean_norm
-from gsat.adversary import per_sample_cross_entropy
 from gsat.control import control_for
 from gsat.defences import ERM, GSAT, PGD, Defence, structure_cost
 from gsat.experiments.pieces import Piece, Place
@@ -94,12 +93,6 @@ class Bench:
             n_outer=1000,
             group_size=self.group_size,
             optimizer=adam(net, rate),
-            schedule=lambda share: 1.0,
-            batch=None,
-            loss=per_sample_cross_entropy,
-            ema=None,
-            validation=None,
-            generator=Generator().manual_seed(0),
             control=control_for(defence, X, "auto", BUDGET, 1000),
         )
 
