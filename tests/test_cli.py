@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -120,6 +122,11 @@ def test_demo_writes_table_picture_and_report(tmp_path):
     assert len(results) == 6 * 4 * 5
 
 
+def test_the_module_is_the_command():
+    found = subprocess.run([sys.executable, "-m", "gsat", "--help"], capture_output=True, text=True, check=True)
+    assert "reproduce" in found.stdout
+
+
 def test_a_run_is_not_overwritten(trained):
     before = (trained / "log.jsonl").read_text()
     text = run("train", "digits", "--out", trained, *QUICK, code=2).output
@@ -174,6 +181,22 @@ def test_force_overwrites_runs_only(tmp_path):
     (tmp_path / "config.json").write_text('{"data": "digits", "defence": "erm"}')
     assert "is not overwritten" in run("train", "digits", "--out", tmp_path, "--force", *QUICK, code=2).output
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("wrong", [["--ema", "2"], ["--schedule", "steep"], ["--model", "nowhere:net"]])
+def test_a_replaced_run_comes_back_when_the_new_one_never_begins(tmp_path, wrong):
+    def content():
+        return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+    out = tmp_path / "run"
+    run("train", "digits", "--out", out, *QUICK)
+    before = content()
+    run("train", "digits", "--out", out, "--force", *QUICK, *wrong, code=2)
+    assert content() == before
+    run("train", "digits", "--out", out, "--force", *QUICK, "--seed", "1")
+    after = content()
+    assert set(after) == set(before)
+    assert after != before
 
 
 def test_resume_needs_the_same_options(trained, tmp_path):

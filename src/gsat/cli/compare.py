@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gsat.cli.app import app, fail, numbers, user_errors
-from gsat.cli.folders import clear, same_config, write_json
+from gsat.cli.folders import running
 from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eta0, Force, GroupSize, NInner, NOuter, Steps
 from gsat.cli.source import (
     Batch,
@@ -133,15 +134,9 @@ def compare(
     table = source.split(data_dir)
     if len(table.test) == 0:
         fail("--test-fraction must leave samples to attack, got 0")
-    if out is not None:
-        config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
-        if resume:
-            same_config(out, config)
-        else:
-            clear(out, force)
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "config.json", config)
-    found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
+    config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
+    with nullcontext() if out is None else running(out, config, resume=resume, force=force):
+        found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
     if out is not None:
         found.results.to_csv(out / "results.csv", index=False)
         found.chosen.to_csv(out / "chosen.csv", index=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from gsat.cli.app import app, user_errors
-from gsat.cli.folders import clear
+from gsat.cli.folders import new_run
 from gsat.cli.options import AsJson, Force, NOuter, Out, Seed
 from gsat.cli.report import write_report
 
@@ -23,8 +23,8 @@ def demo(
     """Train six defences on scikit-learn's digits, attack them with every structure, and write the report."""
     from gsat.experiments.demonstration import demonstrate
 
-    clear(out, force)
-    results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
+    with new_run(out, force):
+        results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
     write_report(out, out / "report.html")
     if as_json:
         typer.echo(results.to_json(orient="records"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +18,65 @@ RUN_FILES = {
     "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank",
 }  # fmt: skip
 
+ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces
 
-def clear(out: Path, force: bool) -> None:
-    """Make room for a run; nothing is overwritten unless asked for, and only what a run of gsat wrote."""
+
+@contextmanager
+def running(out: Path, config: dict[str, Any], *, resume: bool, force: bool) -> Iterator[None]:
+    """A block that makes the run of these settings in `out`, or goes on with it."""
+    if resume:
+        same_config(out, config)
+    with nullcontext() if resume else new_run(out, force):
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "config.json", config)
+        yield
+
+
+@contextmanager
+def new_run(out: Path, force: bool) -> Iterator[None]:
+    """A block that makes a run in `out`; a run that --force replaces is put back if the new one never begins.
+
+    Nothing is overwritten unless asked for, and only what a run of gsat wrote.
+    """
+    refuse_to_overwrite(out, force)
+    if not begun(out):  # new, or a run that failed before its first step
+        yield
+        return
+    aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=out))
+    _move(out, aside)
+    try:
+        yield
+    except BaseException:
+        if not begun(out):
+            (out / "config.json").unlink(missing_ok=True)
+            _move(aside, out)
+        raise
+    finally:
+        shutil.rmtree(aside)
+
+
+def _move(source: Path, target: Path) -> None:
+    for path in source.iterdir():
+        if not path.name.startswith(ASIDE):
+            path.rename(target / path.name)
+
+
+def refuse_to_overwrite(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         fail(f"--out must be a folder, got the file {out}")
     found = {path.name for path in out.iterdir()} if out.exists() else set()
-    if found <= {"config.json"} and (not found or is_run(out)):  # new, or a run that failed before its first step
+    if not begun(out) and (not found or is_run(out)):
         return
     if not is_run(out) or (found - RUN_FILES):
         what = ", ".join(sorted(found - RUN_FILES)) if is_run(out) else "no config.json of a run"
         fail(f"--out must be a new folder or a run of gsat, got {out} with {what}; it is not overwritten")
     if not force:
         fail(f"--out must be a new or empty folder, got {out}; take another, --force to overwrite it, or --resume")
-    shutil.rmtree(out)
+
+
+def begun(out: Path) -> bool:
+    """Whether the folder holds more than the settings of a run."""
+    return out.exists() and any(not path.name.startswith(("config.json", ASIDE)) for path in out.iterdir())
 
 
 def is_run(out: Path) -> bool:

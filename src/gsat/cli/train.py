@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gsat.cli.app import app, fail, say, user_errors
-from gsat.cli.folders import clear, same_config, write_json
+from gsat.cli.folders import running
 from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eps, Eta0, Force, GroupSize, NInner, NOuter, Out, Seed
 from gsat.cli.source import (
     Batch,
@@ -115,14 +115,9 @@ def train(
         )
     table = source.split(data_dir)
     config = {**source.describe(), **fingerprint(table), **plan.describe()}
-    if resume:
-        same_config(out, config)
-    else:
-        clear(out, force)
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "config.json", config)
-    trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
-    trained.classifier.save(out / "model")
+    with running(out, config, resume=resume, force=force):
+        trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
+        trained.classifier.save(out / "model")
     say(
         {
             "run": str(out),
