@@ -254,6 +254,9 @@ def test_several_results_become_one_page(tmp_path):
     assert {"section-1", "section-2", "section-2-training"} <= set(links)
     assert {"The full set", "All of it."} <= set(page.texts)
     assert [entry["key"] for entry in page.data["series"]] == ["erm", "low-rank", "pgd"]
+    write_json(tmp_path / "set" / "config.json", {"sections": ["gone", "b-second"]})
+    page = Page(build(tmp_path / "set"))
+    assert re.findall(r"<h2>([^<]+)</h2>", page.html) == headings[::-1]
 
 
 def test_a_run_shows_all_its_attacks(tmp_path):

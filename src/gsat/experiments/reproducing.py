@@ -96,8 +96,9 @@ def reproduce(
         rows = pd.concat([piece.run(place) for piece in order.pieces(experiment)], ignore_index=True)
         outcomes[experiment.name] = experiment.finish(rows, order.scale)
         _write(order, experiment, outcomes[experiment.name])
-    if not (about := order.out / "config.json").exists():
-        about.write_text(json.dumps({"title": TITLE}) + "\n", encoding="utf-8")
+    about = {"title": TITLE, **read_config(order.out)}
+    about["sections"] = list(dict.fromkeys([*about.get("sections", []), *outcomes]))
+    (order.out / "config.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
     return outcomes
 
 

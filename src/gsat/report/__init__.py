@@ -12,7 +12,8 @@ first four must be there. docs/report.md has the columns and keys.
     config.json         title, command, protocol, notes, names, report (hints for the curves), and any settings
     *.csv, *.png, ...   further tables and pictures
 
-A folder without results of its own, whose sub-folders have some, becomes one page with a section for each.
+A folder without results of its own, whose sub-folders have some, becomes one page with a section for each; those that
+its config.json lists as `sections` come first, in that order.
 """
 
 from gsat.report.building import build, is_report

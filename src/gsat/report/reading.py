@@ -44,7 +44,10 @@ class Result:
 
 
 def find(folder: Path) -> list[Path]:
-    """The result folders: the folder itself, or else those below it, in the order of their names."""
+    """The result folders: the folder itself, or else those below it.
+
+    Those that config.json lists as `sections` come first and in its order, the others in that of their names.
+    """
     if not folder.is_dir():
         raise ValueError(
             f"the report needs a folder of results, got {folder}{'' if folder.exists() else ', which is not there'}"
@@ -59,7 +62,9 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     if any((folder / name).is_file() for name in RESULTS):
         yield folder
     elif depth > 0:
-        for path in sorted(folder.iterdir()):
+        listed = read_config(folder).get("sections", [])
+        first = {str(name): place for place, name in enumerate(listed if isinstance(listed, list) else [])}
+        for path in sorted(folder.iterdir(), key=lambda path: (first.get(path.name, len(first)), path)):
             if path.is_dir() and path.name not in INTERNAL and not path.name.startswith("."):
                 yield from _below(path, depth - 1)
 
