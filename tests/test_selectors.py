@@ -69,6 +69,13 @@ def test_stability_over_halves(data):
     assert np.array_equal(again.scores_, selector.scores_)
 
 
+def test_a_bar_counts_the_rounds(data, capsys):
+    gsat.GroupSparseSelector(k=3, n_resamples=2, verbose=1, **OPTIONS).fit(*data)  # 40, 20, 10, 6 features, twice
+    assert "8/8" in capsys.readouterr().err
+    gsat.GroupSparseSelector(k=3, **OPTIONS).fit(*data)
+    assert capsys.readouterr().err == ""
+
+
 def test_the_basis_is_the_direction_that_matters():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 30))

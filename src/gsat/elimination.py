@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,15 @@ from gsat.train import gdadmm
 SMALL = 0.1  # the first weights, in units of the usual ones: a feature must earn its effort
 MOMENTUM = 0.9
 BUMP_MEAN, BUMP_SCALE = 0.5**0.5, (3**-0.5 - 0.5) ** 0.5  # of exp(−x²/2) for a standard normal x
+
+
+def n_rounds(n_blocks: int, k: int) -> int:
+    """How many rounds there are, the last of them with 2k blocks or fewer."""
+    return 1 if n_blocks <= 2 * k else 1 + n_rounds(_half(n_blocks, k), k)
+
+
+def _half(n_blocks: int, k: int) -> int:
+    return max(n_blocks // 2, 2 * k)
 
 
 @dataclass(frozen=True)
@@ -48,21 +58,30 @@ class Elimination:
     eta0: float
     curved: bool
 
-    def shares(self, X: Any, y: NDArray[np.int64], blocks: NDArray[np.int64], k: int, seed: int) -> NDArray[np.float64]:
+    def shares(
+        self,
+        X: Any,
+        y: NDArray[np.int64],
+        blocks: NDArray[np.int64],
+        k: int,
+        seed: int,
+        after_round: Callable[[], object] = lambda: None,
+    ) -> NDArray[np.float64]:
         """Each block's share of the effort, (n_blocks,): the mean over the rounds, each counting twice the last."""
         samples = Standardised(X, *mean_and_scale(X))
         n_blocks = int(blocks.max()) + 1
         alive, weight, total = np.arange(n_blocks), np.ones(n_blocks), np.zeros(n_blocks)
-        n_rounds = 0
+        n_done = 0
         while True:
-            effort = self._effort(samples, y, blocks, alive, weight, seed + n_rounds) * weight[alive]
+            effort = self._effort(samples, y, blocks, alive, weight, seed + n_done) * weight[alive]
             total /= 2
             total[alive] += effort / (effort.sum() or 1.0)
-            n_rounds += 1
+            n_done += 1
+            after_round()
             if len(alive) <= 2 * k:
                 return total / (total.sum() or 1.0)
             weight[alive] = np.sqrt(effort / (effort.max() or 1.0) + 1e-12)
-            most = np.argsort(-effort, kind="stable")[: max(len(alive) // 2, 2 * k)]
+            most = np.argsort(-effort, kind="stable")[: _half(len(alive), k)]
             alive = np.sort(alive[most])
 
     def _effort(

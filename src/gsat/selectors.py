@@ -13,10 +13,11 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm.auto import tqdm
 
 from gsat._spectrum import right_singular_vectors
 from gsat.costs import block_numbers, flat_labels
-from gsat.elimination import Elimination
+from gsat.elimination import Elimination, n_rounds
 from gsat.estimators import GSATClassifier
 from gsat.standardise import Standardised, pieces
 
@@ -46,6 +47,7 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
     n_outer:  groups per round
     eta0:     learning rate in units of 1/E‖X‖²
     curved:   also find effects without a slope; of no use for one-hot columns, where it only costs time
+    verbose:  above 0, a bar of the rounds
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
         eta0: float = 2.0,
         curved: bool = True,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.k = k
         self.feature_groups = feature_groups
@@ -78,6 +81,7 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
         self.eta0 = eta0
         self.curved = curved
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> GroupSparseSelector:
         """Rank the features of X (n, features) for the labels y."""
@@ -100,12 +104,14 @@ class GroupSparseSelector(SelectorMixin, _FromAdversary):  # type: ignore[misc]
         names = ("budget", "alpha", "n_inner", "n_outer", "n_groups", "group_size", "hidden", "eta0", "curved")
         elimination = Elimination(**{name: getattr(self, name) for name in names})
         seeds = [int(rng.randint(2**31 - 1)) for _ in halves]
-        rounds = np.array(
-            [
-                elimination.shares(X[rows], codes[rows], blocks, k, seed)
-                for rows, seed in zip(halves, seeds, strict=True)
-            ]
-        )
+        total = len(halves) * n_rounds(n_blocks, k)
+        with tqdm(total=total, disable=not self.verbose, desc="group-sparse", unit="round") as bar:
+            rounds = np.array(
+                [
+                    elimination.shares(X[rows], codes[rows], blocks, k, seed, bar.update)
+                    for rows, seed in zip(halves, seeds, strict=True)
+                ]
+            )
         mean = rounds.mean(0)
         order = np.argsort(-mean, kind="stable")
         rank = np.empty(n_blocks, dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +64,7 @@ def select(
         n_resamples=n_resamples,
         group_size=group_size,
         random_state=seed,
+        verbose=int(sys.stderr.isatty() and not as_json),
         **{name: value for name, value in tuned.items() if value is not None},  # type: ignore[arg-type]
     )
     frame = rank(source.labelled(data_dir), selector)
