@@ -8,6 +8,7 @@ from torch.nn.utils import parametrizations
 
 import gsat
 from gsat import attacks
+from gsat._spectrum import gram64
 from gsat.grouping import scaled
 from gsat.models import seeded
 from gsat.reduce import Basis, row_space
@@ -236,6 +237,27 @@ def test_the_basis_of_difficult_weights(kind, dtype):
     assert torch.allclose(delta @ delta.T, c @ c.T, atol=tolerance * H)
     assert torch.allclose(basis.project(delta), c, atol=10 * tolerance)
     assert torch.allclose(delta @ weight.T, c @ basis.factor.to(dtype), atol=10 * tolerance)
+
+
+@pytest.mark.parametrize(("tilt", "precision", "sums"), [
+    (1, "highest", []), (1, "high", ["float64"]), (0.05, "highest", ["float64"]), (1e-4, "highest", ["float64"]),
+])  # fmt: skip
+def test_sums_of_weights_are_as_precise_as_they_must_be(tilt, precision, sums, monkeypatch):
+    def summed(weight):
+        used.append("float64")
+        return gram64(weight)
+
+    used = []
+    monkeypatch.setattr("gsat.reduce.gram64", summed)
+    monkeypatch.setattr("torch.get_float32_matmul_precision", lambda: precision)
+    weight = torch.randn(40, 5000, generator=torch.Generator().manual_seed(5)) / 5000**0.5
+    weight[1] = weight[0] + tilt * weight[1]
+    basis = Basis.of(weight)
+    assert used == sums
+    c = torch.randn(30, 40, generator=torch.Generator().manual_seed(6))
+    delta = basis.expand(c).double()
+    assert apart(delta @ delta.T, c.double() @ c.double().T) <= 1e-5
+    assert apart(delta @ weight.T.double(), c.double() @ basis.factor.double()) <= 1e-5
 
 
 def test_training_takes_the_same_path():

@@ -81,7 +81,7 @@ def test_cifar_has_the_sizes_of_the_paper_at_paper_scale(scale, budget, largest)
 
 
 def test_sweeps_of_the_paper():
-    mnist, cifar = (image_arenas(SCALES["cpu"], data)[0] for data in ("mnist", "cifar10"))
+    (mnist_alexnet, mnist), (cifar_alexnet, cifar) = (image_arenas(SCALES["cpu"], d) for d in ("mnist", "cifar10"))
     assert by_eps("pgd", SCALES["cpu"], mnist)[0].strengths == (0.025, 0.05, 0.1, 0.2)
     assert by_eps("pgd", SCALES["cpu"], cifar)[0].strengths == (0.00625, 0.0125, 0.025, 0.05)
     assert [(s.name, s.eps, s.blocks) for s in by_columns(SCALES["cpu"], cifar)] == [
@@ -91,6 +91,9 @@ def test_sweeps_of_the_paper():
         ("group-sparse, pixels", 0.05, True),
     ]
     assert [(s.strengths, s.reference) for s in by_rank(SCALES["cpu"], mnist)] == 2 * [((1, 5, 20, 100), 5)]
+    assert [s.eps for s in by_rank(SCALES["cpu"], mnist_alexnet)] == [0.05]
+    assert [s.eps for s in by_columns(SCALES["cpu"], cifar_alexnet)] == [0.0125, 0.0125]
+    assert [s.eps for s in by_rank(SCALES["paper"], image_arenas(SCALES["paper"], "mnist")[0])] == [0.05, 0.2]
 
 
 @pytest.fixture(scope="module")

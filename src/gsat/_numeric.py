@@ -28,19 +28,35 @@ def norm(v: Tensor, dim: int | None = None, *, order: float = 2, keepdim: bool =
     """The norm of v along `dim`, or of all its entries; half precision is summed in float32.
 
     All entries are summed row by row: one sum of millions of float32 numbers is wrong by 3e-4. The largest entry comes
-    from the two extremes, ten times faster than torch's own norm of that order.
+    from the two extremes, ten times faster than torch's own norm of that order; so do norms of columns from sums of
+    squares, three times faster, where no gradient is asked for.
     """
     if order == math.inf and isinstance(v, Tensor) and v.numel() > 0:
         axes = () if dim is None else dim
         return torch.maximum(v.amax(axes, keepdim), -v.amin(axes, keepdim)).to(wide(v))
+    if dim == 0 and order == 2 and not keepdim and isinstance(v, Tensor) and _in_rows(v) and not v.requires_grad:
+        squares = v.new_zeros(v.shape[1], dtype=wide(v))
+        for part in torch.split(v, at_a_time(v.shape[1])):
+            squares += part.to(wide(v)).square().sum(0)
+        return squares.sqrt()
     if dim is None and order == 2 and not keepdim and isinstance(v, Tensor) and v.ndim > 1 and v.numel() > 0:
         v = norm(rows(v), dim=1)
     return cast(Tensor, torch.linalg.vector_norm(v, order, dim=dim, keepdim=keepdim, dtype=wide(v)))
 
 
+def _in_rows(v: Tensor) -> bool:
+    """Whether v is a matrix whose rows lie in one piece each."""
+    return v.ndim == 2 and v.stride(1) == 1
+
+
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the entries of a·b; half precision is summed in float32."""
-    return torch.dot(a.reshape(-1).to(wide(a)), b.reshape(-1).to(wide(b)))
+    return torch.dot(flat(a), flat(b))
+
+
+def flat(v: Tensor) -> Tensor:
+    """The entries of v in a row, half precision as float32."""
+    return v.reshape(-1).to(wide(v))
 
 
 def dusted(v: Tensor) -> Tensor:
@@ -71,9 +87,9 @@ def total(losses: Tensor) -> Tensor:
     return losses.sum(dtype=torch.float64)
 
 
-def numbers(*scalars: Tensor) -> list[float]:
-    """Several scalars of the device in one read."""
-    return cast("list[float]", torch.stack([scalar.to(torch.float64) for scalar in scalars]).tolist())
+def numbers(*found: Tensor) -> list[float]:
+    """The entries of several small tensors of the device, in one read."""
+    return cast("list[float]", torch.cat([entries.reshape(-1).to(torch.float64) for entries in found]).tolist())
 
 
 def at_a_time(d: int) -> int:

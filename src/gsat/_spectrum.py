@@ -14,7 +14,7 @@ from gsat._numeric import norm
 
 _BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
 _SAFE = 1e10  # a matrix whose norm is outside [1/_SAFE, _SAFE] is scaled first: squares may leave float32
-_LEAST = 128  # rows on the short side: below, a decomposition costs no more than the search from what is remembered
+_LEAST = 64  # rows on the short side: below, a decomposition costs no more than the search from what is remembered
 _FEW = 0.25  # of the short side: a rank below this is small, and its subspace is worth remembering
 _SPARE = 4  # vectors remembered beyond the rank
 _TRIES = 3  # matrices in turn for which the subspace was of no use, before it is given up

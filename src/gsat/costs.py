@@ -211,7 +211,7 @@ class LowRank(_Weighted):
             return rescale_singular_values(matrix, lambda sigma: _first(sigma, k), 0.0).reshape(v.shape)
 
         def keep(sigma: Tensor) -> Tensor:
-            return (sigma - tau).clamp(min=0) / torch.where(sigma > 0, sigma, 1)
+            return (1 - tau / sigma).clamp(min=0)  # at σ = 0 it is -∞ before
 
         return rescale_singular_values(matrix, keep, tau, self._memory).reshape(v.shape)
 

@@ -56,13 +56,14 @@ def _training(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
     tuned = [("tuned", size, defence) for defence in defences for size in arena.grid if defence != "erm"]
     models = [model for model in matching if is_gsat(model[2])] + tuned
     models += [model for model in matching if not is_gsat(model[2])]
+    known = {(size, defence) for _, size, defence in matching if is_gsat(defence) and arena.plan.lam == "auto"}
     about = {"arena": arena, "seed": seed}
     return [
         Piece(
             f"{arena.name}, {shown(defence)}, {rule}, seed {seed}",
             fit,
             {**about, "rule": rule, "size": size, "defence": defence},
-            _effort(arena, defence),
+            1.0 if rule == "tuned" and (size, defence) in known else _effort(arena, defence),
         )
         for rule, size, defence in models
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import dot, norm, numbers, pieces, total, zero_like
+from gsat._numeric import dot, flat, norm, numbers, pieces, total, zero_like
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
 from gsat.solvers.protocol import Answer, Point, finite, raise_if_stuck, ridge_of, start
@@ -25,7 +26,8 @@ PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is giv
 class ProximalState:
     """`here` is the iterate (None: not yet structured), `trial` the next point to evaluate, `zero` is Δ = 0.
 
-    A trial is made when it is to be evaluated (None: not yet), so that no more arrays are held than needed.
+    A trial is made when it is to be evaluated (None: not yet), so that no more arrays are held than needed; `products`
+    are the numbers of the step to it (`_products`), which are read together with those of its evaluation.
     """
 
     trial: Tensor | None
@@ -34,8 +36,7 @@ class ProximalState:
     phase: int = 0  # of the plan
     eta: float = 0.0
     first_eta: float = 0.0
-    penalty: float = 0.0  # λ·c(trial)
-    slope: float = 0.0  # ⟨gradient at here, trial − here⟩
+    products: Tensor | None = None
     zero: Point | None = None
     here: Point | None = None
     residual: float = math.inf
@@ -82,43 +83,50 @@ class Proximal:
 
     def step(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
         """Propose a trial, evaluate it, and accept or reject it."""
-        state = self.finish(oracle, cost, state, lam=lam)
-        if state.done or state.trial is None:
-            return state
-        losses, gradient = oracle(state.trial)
-        if state.zero is None:
-            return self._leave_zero(oracle, cost, state, start(state.trial, losses, gradient), lam)
-        if state.here is None:
-            return self._phase_in(oracle, cost, state, state.trial, losses, gradient, lam)
-        here, eta, square = state.here, state.eta, state.residual**2
+        state = self._propose(oracle, cost, state, lam) if state.trial is None else state
+        trial, here, zero = cast(Tensor, state.trial), state.here, state.zero
+        losses, gradient = oracle(trial)
+        if zero is None:
+            return self._leave_zero(oracle, cost, state, start(trial, losses, gradient), lam)
+        if here is None:
+            return self._phase_in(oracle, cost, state, trial, losses, gradient, lam)
         bends = [
-            dot(slope - new, trial - delta)
-            for slope, new, trial, delta in pieces(here.gradient, gradient, state.trial, here.delta)
+            dot(slope - new, at - delta) for slope, new, at, delta in pieces(here.gradient, gradient, trial, here.delta)
         ]
-        loss, before, turn = numbers(total(losses), total(here.losses), total(torch.stack(bends)))
+        loss, before, turn, *products = numbers(
+            total(losses), total(here.losses), total(torch.stack(bends)), cast(Tensor, state.products)
+        )
+        step, eta = _Step.of(cost, products, state.eta, lam), state.eta
+        state = replace(state, trial=None, products=None, residual=step.length)
         if not (math.isfinite(loss) and math.isfinite(turn)):
-            raise_if_stuck(state.residual, oracle)
-            return replace(state, trial=None, eta=eta / 10)
-        objective = loss - state.penalty
-        slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(state.penalty))
+            raise_if_stuck(step.length, oracle)
+            return replace(state, eta=eta / 10)
+        if step.length <= torch.finfo(trial.dtype).eps * step.reach:  # arrived, perhaps where S is below S(0)
+            if here.objective < zero.objective:
+                return replace(state, here=zero, eta=state.first_eta)
+            return replace(state, done=True)
+        objective, square = loss - step.penalty, step.length**2
+        slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(step.penalty))
         if objective < here.objective + self.sufficient * square / (2 * eta) - slack:
-            curvature = 2 * (before + state.slope - loss) / square
+            curvature = 2 * (before + step.slope - loss) / square
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
-            return replace(state, trial=None, eta=max(shorter, eta / 1000))
+            return replace(state, eta=max(shorter, eta / 1000))
         longer = min(GROWTH * eta, LONGEST * state.first_eta)
-        moved = replace(
+        return replace(
             state,
-            trial=None,
-            here=Point(state.trial, losses, gradient, objective),
+            here=Point(trial, losses, gradient, objective),
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
+            done=self.tol > 0 and objective - here.objective < self.tol * (objective - zero.objective),
         )
-        enough = self.tol > 0 and objective - here.objective < self.tol * (objective - state.zero.objective)
-        return replace(moved, done=True) if enough else moved
 
     def finish(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
         """The state with a trial, whose distance is the residual."""
-        return state if state.trial is not None else self._propose(oracle, cost, state, lam)
+        if state.trial is not None:
+            return state
+        state = self._propose(oracle, cost, state, lam)
+        step = _Step.of(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
+        return replace(state, residual=step.length, done=step.length <= torch.finfo(oracle.x.dtype).eps * step.reach)
 
     def _leave_zero(
         self, oracle: Oracle, cost: GroupCost, state: ProximalState, zero: Point, lam: float
@@ -154,24 +162,49 @@ class Proximal:
 
     def _propose(self, oracle: Oracle, cost: GroupCost, state: ProximalState, lam: float) -> ProximalState:
         """The next trial, one prox step from the iterate; an iterate that stays below S(0) gives way to Δ = 0."""
-        here, zero, eta = state.here, state.zero, state.eta
+        here, zero = state.here, state.zero
         if here is None or zero is None:
             raise RuntimeError("a step is proposed only from a point that was evaluated")
-        trial = cost.prox(torch.add(here.delta, here.gradient, alpha=eta), eta * lam)
-        products = [
-            torch.stack([dot(step := at - delta, step), dot(at, at), dot(slope, at), dot(step, at), dot(slope, step)])
-            for at, delta, slope in pieces(trial, here.delta, here.gradient)
-        ]
-        square, size, along, across, slope = torch.stack(products).sum(0, dtype=torch.float64).tolist()
-        arrived = square**0.5 <= torch.finfo(trial.dtype).eps * size**0.5
         if here.objective < zero.objective:
-            if arrived or oracle.n_gradients >= PATIENCE * state.n_inner:
-                del trial, here
-                return self._propose(oracle, cost, replace(state, here=zero, eta=state.first_eta), lam)
+            if oracle.n_gradients >= PATIENCE * state.n_inner:
+                here, state = zero, replace(state, here=zero, eta=state.first_eta)
         elif here is not zero:  # S rises from here on, and the gradient at 0 is as large as the group
             state = replace(state, zero=replace(zero, gradient=zero.losses))
+        trial = cost.prox(torch.add(here.delta, here.gradient, alpha=state.eta), state.eta * lam)
+        return replace(state, trial=trial, products=_products(cost, trial, here))
+
+
+class _Step(NamedTuple):
+    """A step from the iterate to a trial: ‖step‖, ‖trial‖, ⟨gradient, step⟩, and λ·c(trial)."""
+
+    length: float
+    reach: float
+    slope: float
+    penalty: float
+
+    @classmethod
+    def of(cls, cost: GroupCost, products: list[float], eta: float, lam: float) -> _Step:
+        """From the numbers of `_products`, read."""
+        square, size, slope, along, across = products
+        penalty = lam * along
         if isinstance(cost, Penalised):  # at a prox, c needs no singular values: see Penalised
             penalty = along - across / eta - lam * cost.ridge * size
-        else:
-            penalty = lam * float(cost.value(trial))
-        return replace(state, trial=trial, penalty=penalty, slope=slope, residual=square**0.5, done=arrived)
+        return cls(square**0.5, size**0.5, slope, penalty)
+
+
+def _products(cost: GroupCost, trial: Tensor, here: Point) -> Tensor:
+    """‖step‖², ‖trial‖², ⟨gradient, step⟩, ⟨gradient, trial⟩ and ⟨step, trial⟩ of the step from here, on the device.
+
+    A cost with `value` and `prox` alone has c(trial) and 0 for the last two.
+    """
+    found = []
+    for piece in pieces(trial, here.delta, here.gradient):
+        at, delta, slope = (flat(part) for part in piece)
+        step = at - delta
+        pairs = (step, step), (at, at), (slope, step), (slope, at), (step, at)
+        found.append(torch.stack([torch.dot(a, b) for a, b in pairs]))
+    products = torch.stack(found).sum(0, dtype=torch.float64)
+    if isinstance(cost, Penalised):
+        return products
+    value = cost.value(trial).to(products)
+    return torch.cat([products[:3], torch.stack([value, torch.zeros_like(value)])])
