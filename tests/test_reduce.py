@@ -213,7 +213,7 @@ def test_uses_that_take_the_plain_path(use, monkeypatch):
         raise AssertionError("the short-cut was taken")
 
     monkeypatch.setattr("gsat.adversary.row_space", never)
-    monkeypatch.setattr("gsat.attacks.row_space", never)
+    monkeypatch.setattr("gsat.attacks.base.row_space", never)
     use(network(), *group())
     with pytest.raises(AssertionError, match="the short-cut was taken"):
         attacks.PGD(1, steps=3)(network(), *group())
