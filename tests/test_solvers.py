@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat.models import ELUNet, seeded
+from gsat.oracle import Oracle
 from strategies import batches, blocks, normal
 
 M, D = 7, 12
@@ -289,6 +290,43 @@ def test_one_shift_finds_the_highest_of_many_maxima(digits, lam):
         shares.append((found.objective - zero) / (best - zero))
     assert min(shares) >= 0.95
     assert sum(shares) >= 0.97 * len(shares)
+
+
+@pytest.mark.parametrize("cost", [gsat.Universal(ALPHA), gsat.Unstructured(), "of a user"], ids=repr)
+def test_a_step_reads_the_device_once(cost, monkeypatch):
+    class Mine:
+        def value(self, delta):
+            return delta.square().sum()
+
+        def prox(self, v, tau):
+            return v / (1 + 2 * tau)
+
+    def counted(name):
+        original = getattr(torch.Tensor, name)
+
+        def read(tensor, *args):
+            reads.append(name)
+            return original(tensor, *args)
+
+        monkeypatch.setattr(torch.Tensor, name, read)
+
+    target, cost, reads, solver = (
+        normal(M, D, seed=0),
+        Mine() if cost == "of a user" else cost,
+        [],
+        gsat.Proximal(relax=0),
+    )
+    oracle = Oracle(lambda z: -((z - target) ** 4).sum(1), normal(M, D, seed=1))
+    state = solver.init(oracle.x, 20)
+    for _ in range(3):
+        state = solver.step(oracle, cost, state, lam=LAM)
+    for name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):
+        counted(name)
+    for _ in range(8):
+        reads.clear()
+        state = solver.step(oracle, cost, state, lam=LAM)
+        assert reads == ["tolist"]
+    assert state.n_steps > 3
 
 
 def test_a_users_cost_needs_value_and_prox_only():
