@@ -12,6 +12,7 @@ from torch import Tensor
 from gsat import _checks
 
 DUST = 1e-20
+FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 
 
 def rows(v: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ def rows(v: Tensor) -> Tensor:
 
 def wide(v: Tensor) -> torch.dtype:
     """The dtype for sums: half precision is summed in float32."""
-    return torch.promote_types(v.dtype, torch.float32)
+    return torch.float32 if v.dtype in (torch.float16, torch.bfloat16) else v.dtype
 
 
 def norm(v: Tensor, dim: int | None = None, *, order: float = 2, keepdim: bool = False) -> Tensor:
@@ -39,7 +40,7 @@ def norm(v: Tensor, dim: int | None = None, *, order: float = 2, keepdim: bool =
         for part in torch.split(v, at_a_time(v.shape[1])):
             squares += part.to(wide(v)).square().sum(0)
         return squares.sqrt()
-    if dim is None and order == 2 and not keepdim and isinstance(v, Tensor) and v.ndim > 1 and v.numel() > 0:
+    if dim is None and order == 2 and not keepdim and isinstance(v, Tensor) and v.ndim > 1 and v.numel() > FEW:
         v = norm(rows(v), dim=1)
     return cast(Tensor, torch.linalg.vector_norm(v, order, dim=dim, keepdim=keepdim, dtype=wide(v)))
 
@@ -79,6 +80,9 @@ def pieces(*groups: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield groups
         return
     matrices = [rows(group) for group in groups]
+    if len(matrices[0]) <= at_a_time(matrices[0].shape[1]):
+        yield tuple(matrices)
+        return
     yield from zip(*(torch.split(matrix, at_a_time(matrix.shape[1])) for matrix in matrices), strict=True)
 
 

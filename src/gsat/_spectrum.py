@@ -117,7 +117,8 @@ def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) ->
 def _roots(gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: float = 0.0) -> tuple[Tensor, Tensor]:
     """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order; see `_leading` for eps."""
     if memory is not None and memory.basis is not None and tau > 0 and len(memory.basis) == len(gram):
-        leading = _leading(gram.double(), memory.basis.to(gram.device), tau, eps)
+        own = torch.finfo(gram.dtype).eps * (1 if gram.dtype == torch.float32 else 64)
+        leading = _leading(gram.double(), memory.basis.to(gram.device), tau, eps, own)
         if leading is not None:
             memory.failures = 0
             return leading
@@ -126,12 +127,12 @@ def _roots(gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: 
     return vectors.flip(1), values.flip(0).clamp(min=0).sqrt()
 
 
-def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float) -> tuple[Tensor, Tensor] | None:
+def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> tuple[Tensor, Tensor] | None:
     """The leading part of `_roots` by subspace iteration from `basis`; None if it is not surely all above tau.
 
-    gram: (n, n) float64, of a matrix of precision `eps`. Two tests: the residual ‖G·u − θ·u‖ of each vector that is
-    kept changes the shrunk matrix by less than rounding does, and tau²·I − G has no negative eigenvalue beside those
-    that were found, which its Cholesky factor shows.
+    gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`. Two tests: the residual ‖G·u − θ·u‖ of
+    each vector that is kept is one that G has from rounding, or changes the shrunk matrix by less than rounding does;
+    and tau²·I − G has no negative eigenvalue beside those that were found, which its Cholesky factor shows.
     """
     image = gram @ basis
     for _ in range(_TURNS):
@@ -140,20 +141,20 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float) -> tuple[Tenso
         frame = torch.linalg.qr(image).Q
         seen = gram @ frame
         values, turn = torch.linalg.eigh(frame.T @ seen)
-        values, turn = values.flip(0).clamp(min=0), turn.flip(1)
+        values, turn = values.flip(0).clamp_(min=0), turn.flip(1)
         vectors, image = frame @ turn, seen @ turn
-        error = ((image - vectors * values).square().sum(0) * (values > tau**2)).max().sqrt()
-        sigma = values.sqrt()
-        if bool(error <= max(eps * tau * float(sigma[0]), 64 * torch.finfo(torch.float64).eps * float(values[0]))):
+        squares, errors = torch.stack([values, torch.linalg.vector_norm(image - vectors * values, dim=0)]).tolist()
+        rank = sum(square > tau**2 for square in squares)
+        rounding = max(eps * tau * squares[0] ** 0.5, own * squares[0])
+        if max(errors[:rank], default=0.0) <= rounding:
             break
     else:
         return None
-    kept = vectors[:, : int((values > tau**2).sum())]
-    if kept.shape[1] == len(values):  # all that were looked for are above tau: there may be more
+    if rank == len(squares):  # all that were looked for are above tau: there may be more
         return None
-    rest = torch.addmm(-gram, kept * values[: kept.shape[1]], kept.T)
+    rest = torch.addmm(-gram, vectors[:, :rank] * values[:rank], vectors[:, :rank].T)
     rest.diagonal().add_(tau**2)
-    return (vectors, sigma) if int(torch.linalg.cholesky_ex(rest).info) == 0 else None
+    return (vectors, values.sqrt()) if int(torch.linalg.cholesky_ex(rest).info) == 0 else None
 
 
 def gram64(v: Tensor, size: float = 1.0) -> Tensor:

@@ -38,7 +38,7 @@ class Oracle:
             losses = _checks.per_sample(self._loss(clamped(x + delta, self.bounds)), len(self.x))
             if not losses.requires_grad:
                 raise ValueError("loss must be differentiable in its input, got a result without a gradient")
-            (gradient,) = torch.autograd.grad(losses.sum(), x, allow_unused=True)
+            (gradient,) = torch.autograd.grad(losses, x, torch.ones_like(losses), allow_unused=True)
         if gradient is None:
             raise ValueError("loss must be differentiable in its input, got a result that does not depend on it")
         if self.n_gradients == 0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -86,9 +87,14 @@ class RowSpace:
     offset: Tensor  # (m, h), what of the first layer's output does not change with the coordinates
     head: Model
 
+    @cached_property
+    def factor(self) -> Tensor:
+        """The first layer in these coordinates."""
+        return self.basis.factor.to(self.x.dtype)
+
     def seen(self, z: Tensor) -> Tensor:
         """What the first layer gives for the samples whose coordinates are z: (m, h)."""
-        return torch.addmm(self.offset, z, self.basis.factor.to(z.dtype))
+        return torch.addmm(self.offset, z, self.factor)
 
     def outputs(self, z: Tensor) -> Tensor:
         """What the model returns for the samples whose coordinates are z."""

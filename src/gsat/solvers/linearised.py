@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gsat._numeric import norm, numbers, total
+from gsat._numeric import norm, numbers
 from gsat.costs import GroupCost
 from gsat.oracle import Oracle
 from gsat.solvers.protocol import Answer, Point, finite, linearised_maximum, start
@@ -55,8 +55,7 @@ class Linearised:
         elif not finite(losses, gradient):  # a rejected step, and there is no shorter one
             return replace(state, done=True)
         else:
-            objective = float(total(losses)) - lam * float(cost.value(state.trial))
-            point = Point(state.trial, losses, gradient, objective)
+            point = Point.of(cost, lam, state.trial, losses, gradient)
             best = max(state.best, point, key=lambda candidate: candidate.objective)
         trial = linearised_maximum(cost, gradient, lam)
         length, size = numbers(norm(trial - state.trial), norm(trial))

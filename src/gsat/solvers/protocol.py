@@ -73,12 +73,19 @@ class Solver(Protocol[S]):
 
 @dataclass(frozen=True)
 class Point:
-    """A perturbation, the losses and the gradient there, and S(Δ)."""
+    """A perturbation, the losses and the gradient there, and S(Δ); loss is the sum of the losses."""
 
     delta: Tensor
     losses: Tensor
     gradient: Tensor
     objective: float
+    loss: float
+
+    @classmethod
+    def of(cls, cost: GroupCost, lam: float, delta: Tensor, losses: Tensor, gradient: Tensor) -> Point:
+        """What was evaluated at Δ, with S there."""
+        loss, value = numbers(total(losses), cost.value(delta))
+        return cls(delta, losses, gradient, loss - lam * value, loss)
 
 
 def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
@@ -87,7 +94,8 @@ def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
         raise FloatingPointError(
             "loss or gradient is not finite at step 0, where nothing has moved yet; look at x, y and the model"
         )
-    return Point(zero, losses, gradient, float(total(losses)))
+    loss = float(total(losses))
+    return Point(zero, losses, gradient, loss, loss)
 
 
 def finite(losses: Tensor, gradient: Tensor) -> bool:

@@ -93,9 +93,7 @@ class Proximal:
         bends = [
             dot(slope - new, at - delta) for slope, new, at, delta in pieces(here.gradient, gradient, trial, here.delta)
         ]
-        loss, before, turn, *products = numbers(
-            total(losses), total(here.losses), total(torch.stack(bends)), cast(Tensor, state.products)
-        )
+        loss, turn, *products = numbers(total(losses), total(torch.stack(bends)), cast(Tensor, state.products))
         step, eta = _Step.of(cost, products, state.eta, lam), state.eta
         state = replace(state, trial=None, products=None, residual=step.length)
         if not (math.isfinite(loss) and math.isfinite(turn)):
@@ -108,13 +106,13 @@ class Proximal:
         objective, square = loss - step.penalty, step.length**2
         slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(step.penalty))
         if objective < here.objective + self.sufficient * square / (2 * eta) - slack:
-            curvature = 2 * (before + step.slope - loss) / square
+            curvature = 2 * (here.loss + step.slope - loss) / square
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
             return replace(state, eta=max(shorter, eta / 1000))
         longer = min(GROWTH * eta, LONGEST * state.first_eta)
         return replace(
             state,
-            here=Point(trial, losses, gradient, objective),
+            here=Point(trial, losses, gradient, objective, loss),
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
             done=self.tol > 0 and objective - here.objective < self.tol * (objective - zero.objective),
@@ -155,8 +153,7 @@ class Proximal:
         if not finite(losses, gradient):
             return replace(state, trial=None, here=state.zero)
         if state.phase == len(state.plan):
-            objective = float(total(losses)) - lam * float(cost.value(trial))
-            return replace(state, trial=None, here=Point(trial, losses, gradient, objective), n_steps=1)
+            return replace(state, trial=None, here=Point.of(cost, lam, trial, losses, gradient), n_steps=1)
         trial = next_trial(oracle, cost, state.plan, state.phase, trial, losses, gradient, lam)
         return replace(state, trial=trial, phase=state.phase + 1)
 
