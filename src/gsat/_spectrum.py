@@ -18,7 +18,7 @@ _LEAST = 64  # rows on the short side: below, a decomposition costs no more than
 _FEW = 0.25  # of the short side: a rank below this is small, and its subspace is worth remembering
 _SPARE = 4  # vectors remembered beyond the rank
 _TRIES = 3  # matrices in turn for which the subspace was of no use, before it is given up
-_POWERS = 3  # of the Gram matrix in one turn, which cost less than making the vectors orthogonal
+_POWERS = 4  # of the Gram matrix in one turn, which cost less than making the vectors orthogonal
 _TURNS = 3  # of the subspace iteration; where they are not enough, the eigenvalues lie too close
 
 
@@ -36,9 +36,9 @@ class Subspace:
 
 
 def rescale_singular_values(
-    v: Tensor, factor: Callable[[Tensor], Tensor], tau: float, memory: Subspace | None = None
+    v: Tensor, share: Callable[[int, float], float], tau: float, memory: Subspace | None = None
 ) -> Tensor:
-    """U·diag(factor(σ)·σ)·Wᵀ for v = U·diag(σ)·Wᵀ, where factor(σ) in [0, 1] is the share of each σ that is kept.
+    """U·diag(share_k·σ_k)·Wᵀ for v = U·diag(σ)·Wᵀ; share(k, σ_k) in [0, 1], 0 from some k on, is what is kept of σ_k.
 
     `tau` says how precise the small singular values must be: those below it are not kept, and ‖v‖_F bounds σ₁.
     `memory` gives the iteration its start and gets the subspace; the result is the same to rounding.
@@ -51,21 +51,21 @@ def rescale_singular_values(
             return v.clone()
         if not math.isfinite(largest):
             raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
-        return rescale_singular_values(v / largest, lambda sigma: factor(sigma * largest), tau / largest) * largest
+        return rescale_singular_values(v / largest, lambda k, s: share(k, s * largest), tau / largest) * largest
     work = v if v.dtype in (torch.float32, torch.float64) else v.float()
     tall = v.shape[0] > v.shape[1]
     basis, sigma = _left(work.T if tall else work, tau, size, memory)
-    keep = factor(sigma)
-    rank = int((keep > 0).sum())
+    shares = [kept for k, s in enumerate(sigma) if (kept := share(k, s)) > 0]
+    rank = len(shares)
     if memory is not None:
         memory.keep(basis, rank)
     if rank == 0:
         return torch.zeros_like(v)
     basis = basis[:, :rank].to(work.dtype)
-    kept = basis * keep[:rank].to(work.dtype)
+    scaled = basis * basis.new_tensor(shares)
     if 2 * rank < len(basis):
-        return ((work @ kept) @ basis.T if tall else kept @ (basis.T @ work)).to(v.dtype)
-    whole = kept @ basis.T
+        return ((work @ scaled) @ basis.T if tall else scaled @ (basis.T @ work)).to(v.dtype)
+    whole = scaled @ basis.T
     return (work @ whole if tall else whole @ work).to(v.dtype)
 
 
@@ -90,7 +90,7 @@ def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
     return cast(Tensor, torch.linalg.qr((left.T @ v).T).Q).T.contiguous()
 
 
-def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) -> tuple[Tensor, Tensor]:
+def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) -> tuple[Tensor, list[float]]:
     """Left singular vectors and singular values of a wide float32 or float64 matrix, without a full SVD of it.
 
     With a memory they may be the leading ones alone: all above tau, and some below.
@@ -102,19 +102,21 @@ def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) ->
     try:
         if tau >= 1e-2 * size / 4:  # σ₁ is seldom below a quarter of ‖v‖_F; then the test was not worth its time
             basis, sigma = _roots(v @ v.T, tau, memory, eps)
-            if tau >= 1e-2 * float(sigma[0]):
+            if tau >= 1e-2 * sigma[0]:
                 return basis, sigma
         if v.dtype == torch.float64:  # there is no precision above, but the triangle of QR keeps all digits
-            left, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
-            return left, sigma
+            left, values, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
+            return left, values.tolist()
         return _roots(gram64(v), tau, memory, eps)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         # eigh did not converge; the full SVD is slow but has a fall-back of its own
-        left, sigma, _ = torch.linalg.svd(v.double(), full_matrices=False)
-        return left, sigma
+        left, values, _ = torch.linalg.svd(v.double(), full_matrices=False)
+        return left, values.tolist()
 
 
-def _roots(gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+def _roots(
+    gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: float = 0.0
+) -> tuple[Tensor, list[float]]:
     """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order; see `_leading` for eps."""
     if memory is not None and memory.basis is not None and tau > 0 and len(memory.basis) == len(gram):
         own = torch.finfo(gram.dtype).eps * (1 if gram.dtype == torch.float32 else 64)
@@ -124,10 +126,10 @@ def _roots(gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: 
             return leading
         memory.failures += 1
     values, vectors = torch.linalg.eigh(gram)
-    return vectors.flip(1), values.flip(0).clamp(min=0).sqrt()
+    return vectors.flip(1), [max(value, 0.0) ** 0.5 for value in reversed(values.tolist())]
 
 
-def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> tuple[Tensor, Tensor] | None:
+def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> tuple[Tensor, list[float]] | None:
     """The leading part of `_roots` by subspace iteration from `basis`; None if it is not surely all above tau.
 
     gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`. Two tests: the residual ‖G·u − θ·u‖ of
@@ -141,7 +143,7 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) ->
         frame = torch.linalg.qr(image).Q
         seen = gram @ frame
         values, turn = torch.linalg.eigh(frame.T @ seen)
-        values, turn = values.flip(0).clamp_(min=0), turn.flip(1)
+        values, turn = values.flip(0), turn.flip(1)
         vectors, image = frame @ turn, seen @ turn
         squares, errors = torch.stack([values, torch.linalg.vector_norm(image - vectors * values, dim=0)]).tolist()
         rank = sum(square > tau**2 for square in squares)
@@ -154,7 +156,9 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) ->
         return None
     rest = torch.addmm(-gram, vectors[:, :rank] * values[:rank], vectors[:, :rank].T)
     rest.diagonal().add_(tau**2)
-    return (vectors, values.sqrt()) if int(torch.linalg.cholesky_ex(rest).info) == 0 else None
+    if int(torch.linalg.cholesky_ex(rest).info) != 0:
+        return None
+    return vectors, [max(square, 0.0) ** 0.5 for square in squares]
 
 
 def gram64(v: Tensor, size: float = 1.0) -> Tensor:

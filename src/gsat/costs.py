@@ -208,10 +208,10 @@ class LowRank(_Weighted):
         if k is not None:
             if k >= min(matrix.shape):
                 return v.clone()
-            return rescale_singular_values(matrix, lambda sigma: _first(sigma, k), 0.0).reshape(v.shape)
+            return rescale_singular_values(matrix, lambda place, sigma: float(place < k), 0.0).reshape(v.shape)
 
-        def keep(sigma: Tensor) -> Tensor:
-            return (1 - tau / sigma).clamp(min=0)  # at σ = 0 it is -∞ before
+        def keep(place: int, sigma: float) -> float:
+            return 1 - tau / sigma if sigma > tau else 0.0
 
         return rescale_singular_values(matrix, keep, tau, self._memory).reshape(v.shape)
 
@@ -239,10 +239,6 @@ def indicator(excess: Tensor, size: Tensor, delta: Tensor) -> Tensor:
     tolerance = 1e-12 if delta.dtype == torch.float64 else max(1e-6, 4 * torch.finfo(delta.dtype).eps)
     allowed = excess.double() <= tolerance * size.double()
     return torch.where(allowed, 0.0, math.inf).to(wide(delta))
-
-
-def _first(sigma: Tensor, k: int) -> Tensor:
-    return (torch.arange(len(sigma), device=sigma.device) < k).to(sigma.dtype)
 
 
 def flat_labels(labels: Any) -> tuple[Hashable, ...]:

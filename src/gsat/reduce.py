@@ -90,7 +90,7 @@ class RowSpace:
     @cached_property
     def factor(self) -> Tensor:
         """The first layer in these coordinates."""
-        return self.basis.factor.to(self.x.dtype)
+        return self.basis.factor.to(self.x.dtype).contiguous()
 
     def seen(self, z: Tensor) -> Tensor:
         """What the first layer gives for the samples whose coordinates are z: (m, h)."""
@@ -241,6 +241,6 @@ def _triangle(gram: Tensor, even: float) -> Tensor | None:
 
 
 def _solve(triangle: Tensor, right: Tensor, *, upper: bool) -> Tensor:
-    """X with X·triangle = right, in the precision of the triangle."""
+    """X with X·triangle = right, in the precision of the triangle; its rows lie in one piece each."""
     found = torch.linalg.solve_triangular(triangle, right.to(triangle.dtype), upper=upper, left=False)
-    return cast(Tensor, found.to(right.dtype))
+    return cast(Tensor, found.to(right.dtype).contiguous())

@@ -101,7 +101,7 @@ def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
 def finite(losses: Tensor, gradient: Tensor) -> bool:
     """Whether every loss and every entry of the gradient is a finite number."""
     if isinstance(gradient, Tensor):
-        return all(map(math.isfinite, numbers(*(norm(entries, order=math.inf) for entries in (losses, gradient)))))
+        return all(map(math.isfinite, numbers(*torch.aminmax(losses), *torch.aminmax(gradient))))
     return bool(torch.isfinite(losses).all() & torch.isfinite(gradient).all())
 
 

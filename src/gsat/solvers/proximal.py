@@ -93,8 +93,8 @@ class Proximal:
         bends = [
             dot(slope - new, at - delta) for slope, new, at, delta in pieces(here.gradient, gradient, trial, here.delta)
         ]
-        loss, turn, *products = numbers(total(losses), total(torch.stack(bends)), cast(Tensor, state.products))
-        step, eta = _Step.of(cost, products, state.eta, lam), state.eta
+        loss, *read = numbers(total(losses), cast(Tensor, state.products), *bends)
+        step, turn, eta = _Step.of(cost, read[:5], state.eta, lam), sum(read[5:]), state.eta
         state = replace(state, trial=None, products=None, residual=step.length)
         if not (math.isfinite(loss) and math.isfinite(turn)):
             raise_if_stuck(step.length, oracle)
@@ -200,7 +200,7 @@ def _products(cost: GroupCost, trial: Tensor, here: Point) -> Tensor:
         step = at - delta
         pairs = (step, step), (at, at), (slope, step), (slope, at), (step, at)
         found.append(torch.stack([torch.dot(a, b) for a, b in pairs]))
-    products = torch.stack(found).sum(0, dtype=torch.float64)
+    products = found[0].double() if len(found) == 1 else torch.stack(found).sum(0, dtype=torch.float64)
     if isinstance(cost, Penalised):
         return products
     value = cost.value(trial).to(products)
