@@ -310,6 +310,7 @@ def test_a_step_reads_the_device_once(cost, monkeypatch):
 
         monkeypatch.setattr(torch.Tensor, name, read)
 
+    monkeypatch.setattr("gsat.solvers.proximal.AT_HAND", ())  # as on a device from which numbers must be fetched
     target, cost, reads, solver = (
         normal(M, D, seed=0),
         Mine() if cost == "of a user" else cost,
@@ -327,6 +328,21 @@ def test_a_step_reads_the_device_once(cost, monkeypatch):
         state = solver.step(oracle, cost, state, lam=LAM)
         assert reads == ["tolist"]
     assert state.n_steps > 3
+
+
+@pytest.mark.parametrize("cost", STRUCTURES[:3], ids=repr)
+def test_a_late_read_costs_one_gradient_at_the_end(cost, monkeypatch):
+    x, target = normal(M, D, seed=1), normal(M, D, seed=2)
+
+    def ascent():
+        return solve(lambda z: -((z - target) ** 2).sum(1), x, cost, n_inner=500, solver=gsat.Proximal())
+
+    early = ascent()
+    monkeypatch.setattr("gsat.solvers.proximal.AT_HAND", ())
+    late = ascent()
+    assert early.n_gradients < 500
+    assert late.n_gradients == early.n_gradients + 1
+    assert torch.equal(late.delta, early.delta)
 
 
 def test_a_users_cost_needs_value_and_prox_only():

@@ -72,12 +72,12 @@ def rescale_singular_values(
 def singular_values(v: Tensor) -> Tensor:
     """The singular values of v (m, d) in descending order, as float64, exact to 1e-8 of the largest or better."""
     short = v if v.shape[0] <= v.shape[1] else v.T
-    size = norm(short, order=math.inf).double().clamp(min=torch.finfo(torch.float64).tiny)
     if short.dtype == torch.float64:
+        size = norm(short, order=math.inf).clamp(min=torch.finfo(torch.float64).tiny)
         triangle = torch.linalg.qr(short.T / size, mode="r").R
         return cast(Tensor, torch.linalg.svdvals(triangle)) * size
-    squares = cast(Tensor, torch.linalg.eigvalsh(gram64(short, float(size))))
-    return squares.flip(0).clamp(min=0).sqrt() * size
+    squares = cast(Tensor, torch.linalg.eigvalsh(gram64(short)))  # of float32 numbers they are well inside float64
+    return squares.flip(0).clamp(min=0).sqrt()
 
 
 def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
@@ -161,10 +161,12 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) ->
     return vectors, [max(square, 0.0) ** 0.5 for square in squares]
 
 
-def gram64(v: Tensor, size: float = 1.0) -> Tensor:
-    """(v/size)·(v/size)ᵀ accumulated in float64 by blocks of columns."""
-    gram = torch.zeros(v.shape[0], v.shape[0], dtype=torch.float64, device=v.device)
-    for block in torch.split(v, _BLOCK, dim=1):
-        part = block.double() / size if size != 1 else block.double()
+def gram64(v: Tensor) -> Tensor:
+    """v·vᵀ accumulated in float64 by blocks of columns."""
+    first, *others = torch.split(v, _BLOCK, dim=1)
+    part = first.double()
+    gram = part @ part.T
+    for block in others:
+        part = block.double()
         gram.addmm_(part, part.T)
     return gram

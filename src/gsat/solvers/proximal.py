@@ -19,6 +19,7 @@ from gsat.solvers.relaxed import Schedule, first_trial, next_trial, schedule
 REACH = 10.0  # the first step is this many times 1/(λ·ridge): within 5 % of the linearised maximum
 GROWTH = 4.0
 LONGEST = 1e5  # in first steps; a longer one changes nothing and may overflow
+AT_HAND = ("cpu",)  # devices whose numbers cost nothing to read: an ascent's end is seen before a gradient is spent
 PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is given up
 
 
@@ -84,7 +85,12 @@ class Proximal:
     def step(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
         """Propose a trial, evaluate it, and accept or reject it."""
         state = self._propose(oracle, cost, state, lam) if state.trial is None else state
-        trial, here, zero = cast(Tensor, state.trial), state.here, state.zero
+        trial, here, zero, eta = cast(Tensor, state.trial), state.here, state.zero, state.eta
+        step = None
+        if state.products is not None and state.products.device.type in AT_HAND:
+            step = _Step.of(cost, state.products.tolist(), eta, lam)
+            if step.arrives(trial):
+                return self._arrive(state, step)
         losses, gradient = oracle(trial)
         if zero is None:
             return self._leave_zero(oracle, cost, state, start(trial, losses, gradient), lam)
@@ -93,16 +99,16 @@ class Proximal:
         bends = [
             dot(slope - new, at - delta) for slope, new, at, delta in pieces(here.gradient, gradient, trial, here.delta)
         ]
-        loss, *read = numbers(total(losses), cast(Tensor, state.products), *bends)
-        step, turn, eta = _Step.of(cost, read[:5], state.eta, lam), sum(read[5:]), state.eta
-        state = replace(state, trial=None, products=None, residual=step.length)
+        left = [cast(Tensor, state.products)] if step is None else []
+        loss, *read = numbers(total(losses), *bends, *left)
+        turn = sum(read[: len(bends)])
+        step = _Step.of(cost, read[len(bends) :], eta, lam) if step is None else step
         if not (math.isfinite(loss) and math.isfinite(turn)):
             raise_if_stuck(step.length, oracle)
-            return replace(state, eta=eta / 10)
-        if step.length <= torch.finfo(trial.dtype).eps * step.reach:  # arrived, perhaps where S is below S(0)
-            if here.objective < zero.objective:
-                return replace(state, here=zero, eta=state.first_eta)
-            return replace(state, done=True)
+            return replace(state, trial=None, products=None, residual=step.length, eta=eta / 10)
+        if step.arrives(trial):
+            return self._arrive(state, step)
+        state = replace(state, trial=None, products=None, residual=step.length)
         objective, square = loss - step.penalty, step.length**2
         slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(step.penalty))
         if objective < here.objective + self.sufficient * square / (2 * eta) - slack:
@@ -124,7 +130,15 @@ class Proximal:
             return state
         state = self._propose(oracle, cost, state, lam)
         step = _Step.of(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
-        return replace(state, residual=step.length, done=step.length <= torch.finfo(oracle.x.dtype).eps * step.reach)
+        return replace(state, residual=step.length, done=step.arrives(oracle.x))
+
+    def _arrive(self, state: ProximalState, step: _Step) -> ProximalState:
+        """Nothing moves any more: that is the end, or where S is below S(0), a new start at Δ = 0."""
+        here, zero = cast(Point, state.here), cast(Point, state.zero)
+        state = replace(state, trial=None, products=None, residual=step.length)
+        if here.objective < zero.objective:
+            return replace(state, here=zero, eta=state.first_eta)
+        return replace(state, done=True)
 
     def _leave_zero(
         self, oracle: Oracle, cost: GroupCost, state: ProximalState, zero: Point, lam: float
@@ -187,6 +201,10 @@ class _Step(NamedTuple):
         if isinstance(cost, Penalised):  # at a prox, c needs no singular values: see Penalised
             penalty = along - across / eta - lam * cost.ridge * size
         return cls(square**0.5, size**0.5, slope, penalty)
+
+    def arrives(self, trial: Tensor) -> bool:
+        """Whether it is no longer than rounding."""
+        return self.length <= torch.finfo(trial.dtype).eps * self.reach < math.inf
 
 
 def _products(cost: GroupCost, trial: Tensor, here: Point) -> Tensor:
