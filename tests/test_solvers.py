@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat.models import ELUNet, seeded
-from gsat.oracle import Oracle
 from strategies import batches, blocks, normal
 
 M, D = 7, 12
@@ -290,59 +289,6 @@ def test_one_shift_finds_the_highest_of_many_maxima(digits, lam):
         shares.append((found.objective - zero) / (best - zero))
     assert min(shares) >= 0.95
     assert sum(shares) >= 0.97 * len(shares)
-
-
-@pytest.mark.parametrize("cost", [gsat.Universal(ALPHA), gsat.Unstructured(), "of a user"], ids=repr)
-def test_a_step_reads_the_device_once(cost, monkeypatch):
-    class Mine:
-        def value(self, delta):
-            return delta.square().sum()
-
-        def prox(self, v, tau):
-            return v / (1 + 2 * tau)
-
-    def counted(name):
-        original = getattr(torch.Tensor, name)
-
-        def read(tensor, *args):
-            reads.append(name)
-            return original(tensor, *args)
-
-        monkeypatch.setattr(torch.Tensor, name, read)
-
-    monkeypatch.setattr("gsat.solvers.proximal.AT_HAND", ())  # as on a device from which numbers must be fetched
-    target, cost, reads, solver = (
-        normal(M, D, seed=0),
-        Mine() if cost == "of a user" else cost,
-        [],
-        gsat.Proximal(relax=0),
-    )
-    oracle = Oracle(lambda z: -((z - target) ** 4).sum(1), normal(M, D, seed=1))
-    state = solver.init(oracle.x, 20)
-    for _ in range(3):
-        state = solver.step(oracle, cost, state, lam=LAM)
-    for name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):
-        counted(name)
-    for _ in range(8):
-        reads.clear()
-        state = solver.step(oracle, cost, state, lam=LAM)
-        assert reads == ["tolist"]
-    assert state.n_steps > 3
-
-
-@pytest.mark.parametrize("cost", STRUCTURES[:3], ids=repr)
-def test_a_late_read_costs_one_gradient_at_the_end(cost, monkeypatch):
-    x, target = normal(M, D, seed=1), normal(M, D, seed=2)
-
-    def ascent():
-        return solve(lambda z: -((z - target) ** 2).sum(1), x, cost, n_inner=500, solver=gsat.Proximal())
-
-    early = ascent()
-    monkeypatch.setattr("gsat.solvers.proximal.AT_HAND", ())
-    late = ascent()
-    assert early.n_gradients < 500
-    assert late.n_gradients == early.n_gradients + 1
-    assert torch.equal(late.delta, early.delta)
 
 
 def test_a_users_cost_needs_value_and_prox_only():

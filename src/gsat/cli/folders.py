@@ -47,16 +47,18 @@ def new_run(out: Path, force: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not begun(out):
+        if begun(out):
+            shutil.rmtree(aside)
+        else:
             (out / "config.json").unlink(missing_ok=True)
             _move(aside, out)
+            aside.rmdir()
         raise
-    finally:
-        shutil.rmtree(aside)
+    shutil.rmtree(aside)
 
 
 def _move(source: Path, target: Path) -> None:
-    for path in source.iterdir():
+    for path in list(source.iterdir()):
         if not path.name.startswith(ASIDE):
             path.rename(target / path.name)
 
@@ -76,7 +78,9 @@ def refuse_to_overwrite(out: Path, force: bool) -> None:
 
 def begun(out: Path) -> bool:
     """Whether the folder holds more than the settings of a run."""
-    return out.exists() and any(not path.name.startswith(("config.json", ASIDE)) for path in out.iterdir())
+    if not out.exists():
+        return False
+    return any(path.name != "config.json" and not path.name.startswith(ASIDE) for path in out.iterdir())
 
 
 def is_run(out: Path) -> bool:
