@@ -9,7 +9,7 @@ import gsat
 from gsat._numeric import dusted
 from gsat.active import Sparse
 from gsat.models import seeded
-from gsat.reduce import Reduced, untouched_first_layer
+from gsat.reduce import Basis, Reduced, untouched_first_layer
 from networks import Opaque
 
 M, D, H, K = 24, 60, 7, 3
@@ -162,6 +162,48 @@ def test_the_perturbation_is_there_for_who_asks_after_the_weights_moved(name):
         assert found[-1].shape == (16, D)
         deltas.append(torch.stack(found))
     assert apart(deltas[0], deltas[1]) <= 1e-6
+
+
+@pytest.mark.parametrize("name", DEFENCES)
+def test_without_a_listener_the_perturbation_of_the_last_group_alone_is_kept(name, monkeypatch):
+    copies, whole = [], Basis.kept
+    monkeypatch.setattr(Basis, "kept", lambda self: copies.append(1) or whole(self))
+    deltas = []
+    for callbacks in ([], [lambda step, model: None]):
+        copies.clear()
+        defence = DEFENCES[name]()
+        history = trained(network(torch.float32), defence, callbacks=callbacks)
+        deltas.append(defence.delta)
+        if copies:  # of the forms that need one
+            assert len(copies) == (len(history.steps) if callbacks else 1)
+    assert torch.equal(*deltas)
+    assert defence.keeps
+
+
+def test_a_perturbation_that_was_not_kept_is_refused_once_the_weights_have_changed():
+    model, (x, y) = network(torch.float32), group(torch.float32)
+    adversary = gsat.Adversary(gsat.LowRank(0.2), lam=0.05)
+    adversary.keeps = False
+    before = adversary(model, x, y) - x
+    torch.testing.assert_close(adversary.last.delta, before)
+    adversary(model, x, y)
+    cross_entropy(model(x), y).backward()
+    torch.optim.SGD(model.parameters(), 1e-3).step()
+    with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
+        adversary.last.delta
+
+
+def test_a_run_that_is_interrupted_refuses_what_it_did_not_keep(monkeypatch):
+    def interrupt(self, t, norm):
+        raise KeyboardInterrupt
+
+    defence = gsat.defences.GSAT(gsat.LowRank(0.2), n_inner=3)
+    monkeypatch.setattr("gsat.control.Control.update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained(network(torch.float32), defence)
+    with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
+        defence.delta
+    assert defence.mean_norm > 0
 
 
 def test_a_defence_of_ones_own_needs_a_call_alone():

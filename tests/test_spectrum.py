@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import gsat
-from gsat._spectrum import singular_values
+from gsat._spectrum import _tail_bound, singular_values
 from strategies import normal
 
 LONG = [(60, 900), (900, 60)]
@@ -166,7 +166,7 @@ FEW = [5.0, 4.0, 3.0, 2.0] + [0.1] * 156
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(160, 900), (900, 160)])
+@pytest.mark.parametrize("shape", [(160, 900), (900, 160), (300, 900)])
 @pytest.mark.parametrize("tau", [0.01, 1.0])
 def test_a_remembered_subspace_gives_the_same_shrink_without_another_decomposition(shape, dtype, tau, monkeypatch):
     calls, sigma = counting(monkeypatch, 100), FEW if tau == 1.0 else [*FEW[:4], *[0.002] * 156]
@@ -178,14 +178,40 @@ def test_a_remembered_subspace_gives_the_same_shrink_without_another_decompositi
         assert len(calls) == 1
 
 
-def test_a_direction_outside_the_remembered_subspace_is_not_missed(monkeypatch):
+@pytest.mark.parametrize("n", [160, 300])
+def test_a_direction_outside_the_remembered_subspace_is_not_missed(n, monkeypatch):
     calls, warm = counting(monkeypatch, 100), gsat.LowRank(1.0).remembering()
-    v = next(drifting((160, 900), [*FEW[:4], *np.linspace(0.2, 0.1, 156)], dtype=torch.float64))
+    v = next(drifting((n, 900), [*FEW[:4], *np.linspace(0.2, 0.1, n - 4)], dtype=torch.float64))
     warm.shrink(v, 1.0)
     left, right = torch.linalg.svd(v, full_matrices=False)[::2]
     grown = v + 1.5 * left[:, 40:41] @ right[40:41]  # orthogonal to all that is remembered
     assert error(warm.shrink(grown, 1.0), by_svd(grown, 1.0)) <= 1e-11
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("rest", "shown"), [(0.1, False), (0.9, True)])
+@pytest.mark.parametrize("n", [160, 300])
+def test_a_cholesky_factor_decides_where_the_sum_of_the_other_eigenvalues_is_large(n, rest, shown, monkeypatch):
+    factors, whole, warm = [], torch.linalg.cholesky_ex, gsat.LowRank(1.0).remembering()
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda matrix: factors.append(1) or whole(matrix))
+    calls = counting(monkeypatch, 100)
+    for v in drifting((n, 900), [5.0, 4.0, 3.0, 2.0, *np.linspace(rest, 0.1, n - 4)]):
+        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
+    assert len(calls) == 1
+    assert bool(factors) == shown
+
+
+@pytest.mark.parametrize("order", [2, 4])
+@pytest.mark.parametrize("rank", [0, 1, 5, 12])
+def test_no_eigenvalue_beside_the_leading_ones_is_above_the_bound(rank, order):
+    for seed in range(20):
+        v = normal(12, 30, seed=seed)
+        gram = v @ v.T
+        frame = torch.linalg.qr(normal(12, 12, seed=100 + seed) @ gram).Q[:, :rank]
+        ritz = torch.linalg.eigvalsh(frame.T @ gram @ frame).tolist()
+        size = float(torch.linalg.matrix_power(gram, order // 2).norm())
+        left = torch.linalg.eigvalsh(gram).flip(0)[rank:]
+        assert _tail_bound(size, ritz, order) >= (float(left[0]) if len(left) else 0)
 
 
 def test_without_a_gap_the_decomposition_comes_back_and_stays(monkeypatch):

@@ -19,6 +19,9 @@ _FEW = 0.25  # of the short side: a rank below this is small, and its subspace i
 _SPARE = 4  # vectors remembered beyond the rank
 _TRIES = 3  # matrices in turn for which the subspace was of no use, before it is given up
 _POWERS = 4  # of the Gram matrix in one turn, which cost less than making the vectors orthogonal
+_SMALL = 256  # rows up to which the square of the Gram matrix costs less than it saves
+_SQUARES = 3  # powers of that square in one turn
+_ROUNDED = 1e-13  # of a sum of squares in float64
 _TURNS = 3  # of the subspace iteration; where they are not enough, the eigenvalues lie too close
 
 
@@ -134,31 +137,52 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) ->
 
     gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`. Two tests: the residual ‖G·u − θ·u‖ of
     each vector that is kept is one that G has from rounding, or changes the shrunk matrix by less than rounding does;
-    and tau²·I − G has no negative eigenvalue beside those that were found, which its Cholesky factor shows.
+    and no eigenvalue beside those that were found is above tau², by a bound or else by a Cholesky factor.
     """
+    small = len(gram) <= _SMALL
+    power, times = (gram @ gram, _SQUARES) if small else (gram, _POWERS)
+    size = torch.linalg.vector_norm(power).reshape(1)
     image = gram @ basis
     for _ in range(_TURNS):
-        for _ in range(_POWERS):
-            image = gram @ image
+        for _ in range(times):
+            image = power @ image
         frame = torch.linalg.qr(image).Q
         seen = gram @ frame
         values, turn = torch.linalg.eigh(frame.T @ seen)
-        values, turn = values.flip(0), turn.flip(1)
         vectors, image = frame @ turn, seen @ turn
-        squares, errors = torch.stack([values, torch.linalg.vector_norm(image - vectors * values, dim=0)]).tolist()
+        errors = torch.linalg.vector_norm(torch.addcmul(image, vectors, values, value=-1), dim=0)
+        read = torch.cat([size, values, errors]).tolist()
+        squares, apart = read[len(values) : 0 : -1], read[: len(values) : -1]
         rank = sum(square > tau**2 for square in squares)
         rounding = max(eps * tau * squares[0] ** 0.5, own * squares[0])
-        if max(errors[:rank], default=0.0) <= rounding:
+        if max(apart[:rank], default=0.0) <= rounding:
             break
     else:
         return None
     if rank == len(squares):  # all that were looked for are above tau: there may be more
         return None
-    rest = torch.addmm(-gram, vectors[:, :rank] * values[:rank], vectors[:, :rank].T)
-    rest.diagonal().add_(tau**2)
-    if int(torch.linalg.cholesky_ex(rest).info) != 0:
+    vectors = vectors.flip(1)
+    bounded = _tail_bound(read[0], squares[:rank], 4 if small else 2) < tau**2
+    if not (bounded or _none_above(gram, vectors[:, :rank], squares[:rank], tau)):
         return None
     return vectors, [max(square, 0.0) ** 0.5 for square in squares]
+
+
+def _tail_bound(size: float, found: list[float], order: int) -> float:
+    """A bound of the eigenvalues of G beside the leading ones, of which `found` are Ritz values.
+
+    The k-th Ritz value is at most λ_k, so that Σ_{k>r} λ_k^p ≤ tr(G^p) − Σ_{k≤r} θ_k^p; size = ‖G^{p/2}‖_F, its square
+    is the trace.
+    """
+    rest = size**2 * (1 + _ROUNDED) - sum(value**order for value in found)
+    return float(max(rest, 0.0) ** (1 / order))
+
+
+def _none_above(gram: Tensor, vectors: Tensor, found: list[float], tau: float) -> bool:
+    """Whether tau²·I − G has no negative eigenvalue beside those that were found: its Cholesky factor shows it."""
+    rest = torch.addmm(-gram, vectors * vectors.new_tensor(found), vectors.T)
+    rest.diagonal().add_(tau**2)
+    return int(torch.linalg.cholesky_ex(rest).info) == 0
 
 
 def gram64(v: Tensor) -> Tensor:

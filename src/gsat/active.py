@@ -84,8 +84,8 @@ class Sparse:
         """Δ (m, d)."""
         return self.delta.expand()
 
-    def later(self) -> Callable[[], Tensor]:
-        """As `expand`; nothing else is used."""
+    def later(self, *, kept: bool) -> Callable[[], Tensor]:
+        """As `expand`; nothing else is used, so that it is always kept."""
         return self.delta.expand
 
     def output(self) -> Tensor:

@@ -89,8 +89,6 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
         _probe(module, rows, n_outputs)
         unit = rows.mean_norm = mean_norm(rows)
         defence = self._defence(unit, loss, seed)
-        if isinstance(defence, GSAT):
-            defence.adversary.light = True  # nobody can ask for its Δ, which is as large as the group
         self.history_ = gdadmm(
             module,
             rows,

@@ -29,8 +29,8 @@ class Form(Protocol):
     def expand(self) -> Tensor:
         """Δ (m, d), an array of its own."""
 
-    def later(self) -> Callable[[], Tensor]:
-        """As `expand`, whatever becomes of the weights and of the group."""
+    def later(self, *, kept: bool) -> Callable[[], Tensor]:
+        """As `expand`, whatever becomes of the group and, if it is kept, of the weights."""
 
     def output(self) -> Tensor:
         """What the first layer gives at x + Δ: (m, h)."""
@@ -53,12 +53,12 @@ class Moved:
         """Δ in coordinates with the same lengths and angles, often far fewer."""
         return cast(Tensor, self.delta) if self.form is None else self.form.compact
 
-    def later(self) -> Callable[[], Tensor]:
-        """Δ of the shape of x, for whoever asks for it later."""
+    def later(self, *, kept: bool = True) -> Callable[[], Tensor]:
+        """Δ of the shape of x, for whoever asks for it later; if it is not kept, before the weights change."""
         if self.form is None:
             delta = cast(Tensor, self.delta)
             return lambda: delta
-        form, shape = self.form.later(), self.x.shape
+        form, shape = self.form.later(kept=kept), self.x.shape
         return lambda: form().view(shape)
 
     def group(self) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
@@ -34,6 +34,10 @@ class Basis:
     weight: Tensor
     factor: Tensor  # R (h, h), float64 where Q is not kept
     q: Tensor | None = None  # (d, h)
+    version: int | None = field(init=False, default=None)  # of the weights, which may be those of the model itself
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", _version(self.weight))
 
     @classmethod
     def of(cls, weight: Tensor, mask: Tensor | None = None) -> Basis:
@@ -54,6 +58,8 @@ class Basis:
     @property
     def spanning(self) -> Tensor:
         """Rows that span the row space: (h, d)."""
+        if self.q is None and _version(self.weight) != self.version:
+            raise RuntimeError("a perturbation that was not kept must be asked for before the weights change")
         return self.weight if self.q is None else self.q.T
 
     def multiples(self, c: Tensor) -> Tensor:
@@ -117,9 +123,9 @@ class Reduced:
         """Δ (m, d)."""
         return self.space.basis.expand(self.compact)
 
-    def later(self) -> Callable[[], Tensor]:
-        """As `expand`, whatever becomes of the weights and of the group."""
-        basis, compact = self.space.basis.kept(), self.compact
+    def later(self, *, kept: bool) -> Callable[[], Tensor]:
+        """As `expand`, whatever becomes of the group and, if it is kept, of the weights."""
+        basis, compact = self.space.basis.kept() if kept else self.space.basis, self.compact
         return lambda: basis.expand(compact)
 
     def output(self) -> Tensor:
@@ -231,6 +237,11 @@ def instead(layer: nn.Linear, seen: Tensor) -> Iterator[None]:
         yield
     finally:
         del layer.forward
+
+
+def _version(weight: Tensor) -> int | None:
+    """How often it was changed in place; of a tensor of inference mode nobody counts."""
+    return None if weight.is_inference() else weight._version
 
 
 def _triangle(gram: Tensor, even: float) -> Tensor | None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.autograd.graph import increment_version
 
 from gsat import _checks
 from gsat._numeric import norm, rows
@@ -92,18 +93,24 @@ class Run:
         first = next(self.model.parameters(), None)
         self.like = torch.zeros(()) if first is None else first.detach()
 
-    def step(self, *, record: bool, folder: Path | None) -> Step | None:
-        """One group: perturb it, descend, and say what happened where that is to be recorded."""
+    def step(self, *, record: bool, folder: Path | None, keep: bool = False) -> Step | None:
+        """One group: perturb it, descend, and say what happened where that is to be recorded.
+
+        keep: whether the perturbation may be asked for afterwards, which may take a copy of the weights
+        """
         self.optimizer.zero_grad()  # first, and x is let go early: each may be as large as the weights
         chosen = draw(len(self.X), self.group_size, self.generator)
         x, y = take(self.X, chosen).to(self.like), take_labels(self.y, chosen).to(self.like.device)
         batch = None if self.batch is None else np.asarray(self.batch)[chosen.numpy()]
         if isinstance(self.defence, GSAT):
             self._price(x, y)
+        self.defence.keeps = keep
         try:
             outputs = self.defence.outputs(self.model, x, y, batch)
         except FloatingPointError as error:
             raise Diverged(self._advice(f"the training loss is not finite at step {self.t}", folder)) from error
+        finally:
+            self.defence.keeps = True
         del x
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * self.schedule(self.t / self.n_outer)
@@ -112,6 +119,8 @@ class Run:
             raise Diverged(self._advice(f"the training loss is {value} at step {self.t}", folder))
         torch.autograd.backward(objective)
         self.optimizer.step()
+        for weight in self.model.parameters():
+            increment_version(weight)  # a fused step forgets to
         norm = self.defence.mean_norm
         lam = self.control.lam
         self.control.update(self.t, norm)

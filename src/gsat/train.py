@@ -95,7 +95,8 @@ def gdadmm(
     try:
         with training_mode(model), signals_wait(folder is not None) as stop:
             while run.t < run.n_outer and not history.stopped_early:
-                step = run.step(record=run.t % log_every == 0, folder=folder)
+                asked = bool(callbacks) or validation is not None or run.t + 1 == run.n_outer
+                step = run.step(record=run.t % log_every == 0, folder=folder, keep=asked)
                 if step is not None:
                     history.steps.append(step)
                     for listener in (log.write if log else None, board):

@@ -179,7 +179,8 @@ class Proximal:
         if here.objective < zero.objective:
             if oracle.n_gradients >= PATIENCE * state.n_inner:
                 here, state = zero, replace(state, here=zero, eta=state.first_eta)
-        elif here is not zero:  # S rises from here on, and the gradient at 0 is as large as the group
+        elif here is not zero and zero.gradient is not zero.losses:
+            # S rises from here on, and the gradient at 0 is as large as the group
             state = replace(state, zero=replace(zero, gradient=zero.losses))
         trial = cost.prox(torch.add(here.delta, here.gradient, alpha=state.eta), state.eta * lam)
         return replace(state, trial=trial, products=_products(cost, trial, here))
