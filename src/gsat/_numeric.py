@@ -12,6 +12,7 @@ from torch import Tensor
 from gsat import _checks
 
 DUST = 1e-20
+AT_HAND = ("cpu",)  # devices whose numbers cost nothing to read
 FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 
 
@@ -94,6 +95,11 @@ def total(losses: Tensor) -> Tensor:
 def numbers(*found: Tensor) -> list[float]:
     """The entries of several small tensors of the device, in one read."""
     return cast("list[float]", torch.cat([entries.reshape(-1).to(torch.float64) for entries in found]).tolist())
+
+
+def at_hand(v: Tensor) -> bool:
+    """Whether the numbers of v can be read without a wait."""
+    return v.device.type in AT_HAND
 
 
 def at_a_time(d: int) -> int:

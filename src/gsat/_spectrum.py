@@ -21,8 +21,12 @@ _TRIES = 3  # matrices in turn for which the subspace was of no use, before it i
 _POWERS = 4  # of the Gram matrix in one turn, which cost less than making the vectors orthogonal
 _SMALL = 256  # rows up to which the square of the Gram matrix costs less than it saves
 _SQUARES = 3  # powers of that square in one turn
+_SQUARED = 1e-2  # of σ₁: singular values above this survive squaring
 _ROUNDED = 1e-13  # of a sum of squares in float64
 _TURNS = 3  # of the subspace iteration; where they are not enough, the eigenvalues lie too close
+
+
+Found = tuple[Tensor, list[float]]  # left singular vectors and singular values, in descending order
 
 
 @dataclass
@@ -30,12 +34,33 @@ class Subspace:
     """The leading left singular vectors of the last of many matrices that change little from one to the next."""
 
     basis: Tensor | None = None
+    largest: float = 0.0  # singular value
     failures: int = 0  # in turn: after some there is no gap to be had, and it is not tried again
 
-    def keep(self, basis: Tensor, rank: int) -> None:
+    def keep(self, found: Found, rank: int) -> None:
         """Remember the first vectors, if they are few."""
+        basis, sigma = found
         few = len(basis) >= _LEAST and rank <= _FEW * len(basis)
         self.basis = basis[:, : rank + _SPARE].double() if few and self.failures < _TRIES else None
+        self.largest = sigma[0]
+
+    def find(self, v: Tensor, tau: float) -> Found | None:
+        """All above tau and some below, from what is remembered and in one read; None where that is of no use."""
+        if self.basis is None or tau <= 0 or len(self.basis) != len(v):
+            return None
+        squared = tau >= _SQUARED * self.largest
+        if not squared and v.dtype == torch.float64:
+            return None
+        eps = torch.finfo(v.dtype).eps
+        gram, own = (v @ v.T, eps) if squared else (gram64(v), torch.finfo(torch.float64).eps)
+        try:
+            found = _leading(gram.double(), self.basis, tau, eps, own if gram.dtype == torch.float32 else 64 * own)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            found = None
+        largest = math.nan if found is None else found[1][0]
+        known = 1 / _SAFE < largest < _SAFE and (not squared or tau >= _SQUARED * largest)
+        self.failures = 0 if known else self.failures + 1
+        return found if known else None
 
 
 def rescale_singular_values(
@@ -43,28 +68,31 @@ def rescale_singular_values(
 ) -> Tensor:
     """U·diag(share_k·σ_k)·Wᵀ for v = U·diag(σ)·Wᵀ; share(k, σ_k) in [0, 1], 0 from some k on, is what is kept of σ_k.
 
-    `tau` says how precise the small singular values must be: those below it are not kept, and ‖v‖_F bounds σ₁.
+    `tau` says how precise the small singular values must be: those below it are not kept.
     `memory` gives the iteration its start and gets the subspace; the result is the same to rounding.
     v: (m, d), any real dtype; σ is in descending order.
     """
-    size = float(norm(v))
-    if not 1 / _SAFE < size < _SAFE:
-        largest = float(norm(v, order=math.inf))
-        if largest == 0:
-            return v.clone()
-        if not math.isfinite(largest):
-            raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
-        return rescale_singular_values(v / largest, lambda k, s: share(k, s * largest), tau / largest) * largest
     work = v if v.dtype in (torch.float32, torch.float64) else v.float()
     tall = v.shape[0] > v.shape[1]
-    basis, sigma = _left(work.T if tall else work, tau, size, memory)
-    shares = [kept for k, s in enumerate(sigma) if (kept := share(k, s)) > 0]
+    short = work.T if tall else work
+    found = None if memory is None else memory.find(short, tau)
+    if found is None:
+        size = float(norm(v))
+        if not 1 / _SAFE < size < _SAFE:
+            largest = float(norm(v, order=math.inf))
+            if largest == 0:
+                return v.clone()
+            if not math.isfinite(largest):
+                raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
+            return rescale_singular_values(v / largest, lambda k, s: share(k, s * largest), tau / largest) * largest
+        found = _left(short, tau, size)
+    shares = [kept for k, s in enumerate(found[1]) if (kept := share(k, s)) > 0]
     rank = len(shares)
     if memory is not None:
-        memory.keep(basis, rank)
+        memory.keep(found, rank)
     if rank == 0:
         return torch.zeros_like(v)
-    basis = basis[:, :rank].to(work.dtype)
+    basis = found[0][:, :rank].to(work.dtype)
     scaled = basis * basis.new_tensor(shares)
     if 2 * rank < len(basis):
         return ((work @ scaled) @ basis.T if tall else scaled @ (basis.T @ work)).to(v.dtype)
@@ -93,46 +121,34 @@ def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
     return cast(Tensor, torch.linalg.qr((left.T @ v).T).Q).T.contiguous()
 
 
-def _left(v: Tensor, tau: float, size: float, memory: Subspace | None = None) -> tuple[Tensor, list[float]]:
+def _left(v: Tensor, tau: float, size: float) -> Found:
     """Left singular vectors and singular values of a wide float32 or float64 matrix, without a full SVD of it.
-
-    With a memory they may be the leading ones alone: all above tau, and some below.
 
     Squaring loses half the digits: that is harmless where every σ that matters is above 1e-2·σ₁, else the Gram matrix
     is one precision up. size = ‖v‖_F bounds σ₁.
     """
-    eps = torch.finfo(v.dtype).eps
     try:
-        if tau >= 1e-2 * size / 4:  # σ₁ is seldom below a quarter of ‖v‖_F; then the test was not worth its time
-            basis, sigma = _roots(v @ v.T, tau, memory, eps)
-            if tau >= 1e-2 * sigma[0]:
-                return basis, sigma
+        if tau >= _SQUARED * size / 4:  # σ₁ is seldom below a quarter of ‖v‖_F; then the test was not worth its time
+            found = _roots(v @ v.T)
+            if tau >= _SQUARED * found[1][0]:
+                return found
         if v.dtype == torch.float64:  # there is no precision above, but the triangle of QR keeps all digits
             left, values, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
             return left, values.tolist()
-        return _roots(gram64(v), tau, memory, eps)
+        return _roots(gram64(v))
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         # eigh did not converge; the full SVD is slow but has a fall-back of its own
         left, values, _ = torch.linalg.svd(v.double(), full_matrices=False)
         return left, values.tolist()
 
 
-def _roots(
-    gram: Tensor, tau: float = 0.0, memory: Subspace | None = None, eps: float = 0.0
-) -> tuple[Tensor, list[float]]:
-    """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order; see `_leading` for eps."""
-    if memory is not None and memory.basis is not None and tau > 0 and len(memory.basis) == len(gram):
-        own = torch.finfo(gram.dtype).eps * (1 if gram.dtype == torch.float32 else 64)
-        leading = _leading(gram.double(), memory.basis.to(gram.device), tau, eps, own)
-        if leading is not None:
-            memory.failures = 0
-            return leading
-        memory.failures += 1
+def _roots(gram: Tensor) -> Found:
+    """Eigenvectors and the roots of the eigenvalues of a Gram matrix."""
     values, vectors = torch.linalg.eigh(gram)
     return vectors.flip(1), [max(value, 0.0) ** 0.5 for value in reversed(values.tolist())]
 
 
-def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> tuple[Tensor, list[float]] | None:
+def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> Found | None:
     """The leading part of `_roots` by subspace iteration from `basis`; None if it is not surely all above tau.
 
     gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`. Two tests: the residual ‖G·u − θ·u‖ of

@@ -8,13 +8,13 @@ from collections.abc import Hashable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import norm, rows, wide
+from gsat._numeric import at_hand, norm, rows, wide
 from gsat._spectrum import Subspace, rescale_singular_values, singular_values
 
 
@@ -118,6 +118,7 @@ class GroupSparse(_Weighted):
     k: int | None = field(default=None, kw_only=True)
     feature_groups: Any = field(default=None, kw_only=True)
     _blocks: Tensor | None = field(init=False, repr=False, compare=False, default=None)
+    _n_blocks: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,24 +127,29 @@ class GroupSparse(_Weighted):
         if self.feature_groups is not None:
             object.__setattr__(self, "feature_groups", flat_labels(self.feature_groups))
             object.__setattr__(self, "_blocks", block_numbers(self.feature_groups))
+            object.__setattr__(self, "_n_blocks", len(set(self.feature_groups)))
 
     def norms(self, delta: Tensor) -> Tensor:
         """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
         _checks.group("delta", delta)
-        columns = norm(rows(delta), dim=0)
-        size = float(norm(columns))
-        if not 1e-12 < size < 1e12:  # squares may have left the range of the dtype
-            largest = float(norm(delta, order=math.inf))
-            if 0 < largest < math.inf and largest != 1:
-                return self.norms(delta / largest) * largest
+        if isinstance(delta, Tensor) and delta.dtype != torch.float64 and not at_hand(delta):
+            # squares do not leave the range of float64, and nothing is read
+            columns = cast(Tensor, torch.linalg.vector_norm(rows(delta), dim=0, dtype=torch.float64))
+        else:
+            columns = norm(rows(delta), dim=0)
+            size = float(norm(columns))
+            if not 1e-12 < size < 1e12:  # squares may have left the range of the dtype
+                largest = float(norm(delta, order=math.inf))
+                if 0 < largest < math.inf and largest != 1:
+                    return self.norms(delta / largest) * largest
         if self._blocks is None:
-            return columns
+            return columns.to(wide(delta))
         if len(self._blocks) != len(columns):
             raise ValueError(
                 f"feature_groups must have one entry per feature ({len(columns)}), got {len(self._blocks)}"
             )
-        blocks = self._blocks.to(delta.device)
-        return columns.new_zeros(int(blocks.max()) + 1).index_add_(0, blocks, columns.square()).sqrt()
+        squares = columns.new_zeros(self._n_blocks)
+        return squares.index_add_(0, self._blocks.to(delta.device), columns.square()).sqrt().to(wide(delta))
 
     def count(self, columns: Tensor) -> int:
         """How many columns, or blocks of columns, these numbers of columns are."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import dot, flat, norm, numbers, pieces, total, zero_like
+from gsat._numeric import at_hand, dot, flat, norm, numbers, pieces, total, zero_like
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
 from gsat.solvers.protocol import Answer, Point, finite, raise_if_stuck, ridge_of, start
@@ -19,7 +19,6 @@ from gsat.solvers.relaxed import Schedule, first_trial, next_trial, schedule
 REACH = 10.0  # the first step is this many times 1/(λ·ridge): within 5 % of the linearised maximum
 GROWTH = 4.0
 LONGEST = 1e5  # in first steps; a longer one changes nothing and may overflow
-AT_HAND = ("cpu",)  # devices whose numbers cost nothing to read: an ascent's end is seen before a gradient is spent
 PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is given up
 
 
@@ -87,7 +86,7 @@ class Proximal:
         state = self._propose(oracle, cost, state, lam) if state.trial is None else state
         trial, here, zero, eta = cast(Tensor, state.trial), state.here, state.zero, state.eta
         step = None
-        if state.products is not None and state.products.device.type in AT_HAND:
+        if state.products is not None and at_hand(state.products):  # the end is seen before a gradient is spent
             step = _Step.of(cost, state.products.tolist(), eta, lam)
             if step.arrives(trial):
                 return self._arrive(state, step)
