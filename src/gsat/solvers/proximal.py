@@ -22,8 +22,7 @@ LONGEST = 1e5  # in first steps; a longer one changes nothing and may overflow
 PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is given up
 
 
-@dataclass(frozen=True)
-class ProximalState:
+class ProximalState(NamedTuple):
     """`here` is the iterate (None: not yet structured), `trial` the next point to evaluate, `zero` is Δ = 0.
 
     A trial is made when it is to be evaluated (None: not yet), so that no more arrays are held than needed; `products`
@@ -104,19 +103,18 @@ class Proximal:
         step = _Step.of(cost, read[len(bends) :], eta, lam) if step is None else step
         if not (math.isfinite(loss) and math.isfinite(turn)):
             raise_if_stuck(step.length, oracle)
-            return replace(state, trial=None, products=None, residual=step.length, eta=eta / 10)
+            return state._replace(trial=None, products=None, residual=step.length, eta=eta / 10)
         if step.arrives(trial):
             return self._arrive(state, step)
-        state = replace(state, trial=None, products=None, residual=step.length)
+        state = state._replace(trial=None, products=None, residual=step.length)
         objective, square = loss - step.penalty, step.length**2
         slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(step.penalty))
         if objective < here.objective + self.sufficient * square / (2 * eta) - slack:
             curvature = 2 * (here.loss + step.slope - loss) / square
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
-            return replace(state, eta=max(shorter, eta / 1000))
+            return state._replace(eta=max(shorter, eta / 1000))
         longer = min(GROWTH * eta, LONGEST * state.first_eta)
-        return replace(
-            state,
+        return state._replace(
             here=Point(trial, losses, gradient, objective, loss),
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
@@ -129,15 +127,15 @@ class Proximal:
             return state
         state = self._propose(oracle, cost, state, lam)
         step = _Step.of(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
-        return replace(state, residual=step.length, done=step.arrives(oracle.x))
+        return state._replace(residual=step.length, done=step.arrives(oracle.x))
 
     def _arrive(self, state: ProximalState, step: _Step) -> ProximalState:
         """Nothing moves any more: that is the end, or where S is below S(0), a new start at Δ = 0."""
         here, zero = cast(Point, state.here), cast(Point, state.zero)
-        state = replace(state, trial=None, products=None, residual=step.length)
+        state = state._replace(trial=None, products=None, residual=step.length)
         if here.objective < zero.objective:
-            return replace(state, here=zero, eta=state.first_eta)
-        return replace(state, done=True)
+            return state._replace(here=zero, eta=state.first_eta)
+        return state._replace(done=True)
 
     def _leave_zero(
         self, oracle: Oracle, cost: GroupCost, state: ProximalState, zero: Point, lam: float
@@ -147,10 +145,10 @@ class Proximal:
         ridge = ridge_of(cost)
         eta = REACH / (lam * ridge) if ridge > 0 else (float(norm(oracle.x)) or 1.0) / (size or 1.0)
         plan = schedule(cost, len(oracle.x), state.n_inner, self.relax) if ridge > 0 and size > 0 else ()
-        state = replace(state, zero=zero, eta=eta, first_eta=eta, plan=plan)
+        state = state._replace(zero=zero, eta=eta, first_eta=eta, plan=plan)
         if plan:
-            return replace(state, trial=first_trial(cost, zero.gradient, lam))
-        return replace(state, trial=None, here=zero)
+            return state._replace(trial=first_trial(cost, zero.gradient, lam))
+        return state._replace(trial=None, here=zero)
 
     def _phase_in(
         self,
@@ -164,11 +162,11 @@ class Proximal:
     ) -> ProximalState:
         """Follow the plan of the relaxed start; at its end the trial is structured and becomes the iterate."""
         if not finite(losses, gradient):
-            return replace(state, trial=None, here=state.zero)
+            return state._replace(trial=None, here=state.zero)
         if state.phase == len(state.plan):
-            return replace(state, trial=None, here=Point.of(cost, lam, trial, losses, gradient), n_steps=1)
+            return state._replace(trial=None, here=Point.of(cost, lam, trial, losses, gradient), n_steps=1)
         trial = next_trial(oracle, cost, state.plan, state.phase, trial, losses, gradient, lam)
-        return replace(state, trial=trial, phase=state.phase + 1)
+        return state._replace(trial=trial, phase=state.phase + 1)
 
     def _propose(self, oracle: Oracle, cost: GroupCost, state: ProximalState, lam: float) -> ProximalState:
         """The next trial, one prox step from the iterate; an iterate that stays below S(0) gives way to Δ = 0."""
@@ -177,12 +175,12 @@ class Proximal:
             raise RuntimeError("a step is proposed only from a point that was evaluated")
         if here.objective < zero.objective:
             if oracle.n_gradients >= PATIENCE * state.n_inner:
-                here, state = zero, replace(state, here=zero, eta=state.first_eta)
+                here, state = zero, state._replace(here=zero, eta=state.first_eta)
         elif here is not zero and zero.gradient is not zero.losses:
             # S rises from here on, and the gradient at 0 is as large as the group
-            state = replace(state, zero=replace(zero, gradient=zero.losses))
+            state = state._replace(zero=replace(zero, gradient=zero.losses))
         trial = cost.prox(torch.add(here.delta, here.gradient, alpha=state.eta), state.eta * lam)
-        return replace(state, trial=trial, products=_products(cost, trial, here))
+        return state._replace(trial=trial, products=_products(cost, trial, here))
 
 
 class _Step(NamedTuple):
