@@ -1,5 +1,8 @@
 """A perturbation in the form in which it was found gives the outputs and gradients of x + Δ, and Δ only to who asks."""
 
+import pickle
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +12,7 @@ import gsat
 from gsat._numeric import dusted
 from gsat.active import Sparse
 from gsat.models import seeded
+from gsat.moved import fleeting
 from gsat.reduce import Basis, Reduced, untouched_first_layer
 from networks import Opaque
 
@@ -177,20 +181,21 @@ def test_without_a_listener_the_perturbation_of_the_last_group_alone_is_kept(nam
         if copies:  # of the forms that need one
             assert len(copies) == (len(history.steps) if callbacks else 1)
     assert torch.equal(*deltas)
-    assert defence.keeps
 
 
 def test_a_perturbation_that_was_not_kept_is_refused_once_the_weights_have_changed():
     model, (x, y) = network(torch.float32), group(torch.float32)
     adversary = gsat.Adversary(gsat.LowRank(0.2), lam=0.05)
-    adversary.keeps = False
-    before = adversary(model, x, y) - x
+    with fleeting(True):
+        before = adversary(model, x, y) - x
     torch.testing.assert_close(adversary.last.delta, before)
-    adversary(model, x, y)
+    with fleeting(True):
+        moved = adversary.search(model, x, y)
     cross_entropy(model(x), y).backward()
     torch.optim.SGD(model.parameters(), 1e-3).step()
-    with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
-        adversary.last.delta
+    for ask in (lambda: adversary.last.delta, lambda: moved.outputs(model)):
+        with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
+            ask()
 
 
 def test_a_run_that_is_interrupted_refuses_what_it_did_not_keep(monkeypatch):
@@ -204,6 +209,64 @@ def test_a_run_that_is_interrupted_refuses_what_it_did_not_keep(monkeypatch):
     with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
         defence.delta
     assert defence.mean_norm > 0
+    model, (x, y) = network(torch.float32), group(torch.float32)
+    x_adv = defence(model, x, y)
+    model[1].weight.data.mul_(2)
+    torch.testing.assert_close(defence.delta, x_adv - x)  # outside a run it is kept again
+
+
+def test_who_asks_within_the_step_of_a_fused_optimizer_is_refused_too():
+    model, defence, refused = network(torch.float32), gsat.defences.GSAT(gsat.LowRank(0.2), n_inner=3), []
+
+    def ask(*args):
+        with pytest.raises(RuntimeError, match="must be asked for before the weights change"):
+            defence.delta
+        refused.append(True)
+        raise KeyboardInterrupt
+
+    x, y = group(torch.float32)
+    optimizer = gsat.run.adam(model, 1e-2)
+    optimizer.register_step_post_hook(ask)
+    with pytest.raises(KeyboardInterrupt):
+        gsat.gdadmm(model, x, y, defence, n_outer=3, optimizer=optimizer)
+    assert refused
+
+
+def test_a_layer_that_is_used_twice():
+    layer = nn.Linear(D, H).double()
+    model = nn.Sequential(layer, nn.ELU(), nn.Linear(H, D).double(), nn.ELU(), layer, nn.Linear(H, K).double())
+    x, y = group()
+    for cost in COSTS.values():
+        moved = gsat.Adversary(cost, lam=0.1).search(model, x, y)
+        assert moved.form is not None
+        found, expected = ([out, *gradients(model, out, y)] for out in (moved.outputs(model), model(moved.group())))
+        for a, b in zip(found, expected, strict=True):
+            assert apart(a, b) <= 1e-9
+
+
+@pytest.mark.parametrize("wrap", [nn.Sequential, Opaque])
+@pytest.mark.parametrize("name", DEFENCES)
+def test_a_defence_that_was_used_can_be_pickled(name, wrap):
+    model, (x, y) = wrap(network(torch.float32)), group(torch.float32)
+    defence = DEFENCES[name]()
+    defence.outputs(model, x, y)
+    again = pickle.loads(pickle.dumps(defence))
+    assert torch.equal(again.delta, defence.delta)
+    assert again.mean_norm == defence.mean_norm > 0
+
+
+@dataclass(frozen=True)
+class Still(gsat.defences.Defence):
+    """A defence whose attributes cannot be set."""
+
+    name = "still"
+
+    def __call__(self, model, x, y, batch=None):
+        return x
+
+
+def test_a_run_sets_nothing_on_a_defence_of_ones_own():
+    assert len(trained(network(), Still()).steps) == 8
 
 
 def test_a_defence_of_ones_own_needs_a_call_alone():

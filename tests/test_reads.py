@@ -43,7 +43,7 @@ def reads(monkeypatch):
 
 def reads_of_steps(cost, x, target, lam, reads):
     """What each of some steps in the midst of an ascent reads."""
-    oracle, solver = Oracle(lambda z: -((z - target) ** 2).sum(1) ** 2, x), gsat.Proximal(relax=0)
+    oracle, solver = Oracle(lambda z: -(((z - target) ** 2).sum(1) ** 2), x), gsat.Proximal(relax=0)
     state = solver.init(oracle.x, 20)
     for _ in range(11):
         reads.clear()

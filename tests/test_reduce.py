@@ -154,6 +154,27 @@ def before():
     return model
 
 
+def pushed_back():
+    model = network()
+    model[1].register_full_backward_pre_hook(lambda module, gradients: (2 * gradients[0],))
+    return model
+
+
+def patched(place=None):
+    """A `forward` of its own, for the model or one of its layers."""
+    model = network()
+    target = model if place is None else model[place]
+    target.forward = lambda x, forward=target.forward: forward(x.sin())
+    return model
+
+
+class Called(nn.Sequential):
+    """It does something before it calls its layers."""
+
+    def __call__(self, x):
+        return super().__call__(x.sin())
+
+
 NOT_REDUCED = {
     "opaque": (Opaque(network()), (D,)),
     "skip": (Skip(network()), (D,)),
@@ -162,6 +183,10 @@ NOT_REDUCED = {
     "as many units as inputs": (network(h=D), (D,)),
     "a hook on the layer": (hooked(), (D,)),
     "a hook on the model": (before(), (D,)),
+    "a hook on the way back": (pushed_back(), (D,)),
+    "a model with a forward of its own": (patched(), (D,)),
+    "a layer with a forward of its own": (patched(1), (D,)),
+    "a Sequential with a call of its own": (Called(*network()), (D,)),
     "a parametrised weight": (nn.Sequential(parametrizations.weight_norm(network()[1]), *network()[2:]), (D,)),
     "normalised first": (nn.Sequential(nn.Softmax(1), *network()), (D,)),
     "a layer along the last axis": (nn.Sequential(nn.Linear(15, 4), nn.Flatten(), nn.Linear(16, K)).double(), (4, 15)),
@@ -279,3 +304,30 @@ def test_training_takes_the_same_path():
         assert cross_entropy(model(x), y) < cross_entropy(network()(x), y)
         weights.append(model[1].weight.detach())
     assert apart(weights[0], weights[1]) <= 1e-5
+
+
+def test_a_forward_of_ones_own_is_left_as_it_is():
+    model, (x, y) = patched(1), group()
+    expected = model(x)
+    outputs = gsat.defences.GSAT(gsat.LowRank(0.2)).outputs(model, x, y)
+    assert outputs.shape == expected.shape
+    assert torch.equal(model(x), expected)
+
+
+def test_a_layer_that_is_named_must_get_the_input():
+    class Scaled(Named):
+        def forward(self, x):
+            return super().forward(2 * x)
+
+    x, y = group()
+    with pytest.raises(
+        ValueError, match=r"first_linear must name the nn\.Linear to which .* Scaled gives it something"
+    ):
+        gsat.Adversary(gsat.LowRank(0.2), lam=0.6)(Scaled(network()), x, y)
+
+
+def test_autocast_takes_the_plain_path():
+    model, x = network(torch.float32), group(torch.float32)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert row_space(model, x) is None
+    assert row_space(model, x) is not None

@@ -92,6 +92,13 @@ def test_singular_values(shape, dtype):
     np.testing.assert_allclose(singular_values(v).numpy(), expected, rtol=0, atol=1e-8)
 
 
+def test_many_singular_values_near_the_threshold():
+    tau, sigma = 0.0105, np.random.default_rng(0).normal(1, 0.01, 200)
+    sigma = np.array([1, 0.5, 1 + 1e-6, *sigma[3:]]) * np.array([1, 1, *[tau] * 198])
+    v = with_singular_values((200, 900), sigma).float()
+    assert error(gsat.LowRank(1.0).shrink(v, tau), by_svd(v, tau)) <= 1e-5
+
+
 def small_only(function, most):
     """`function`, which refuses matrices of more than `most` entries."""
 

@@ -129,7 +129,7 @@ def _left(v: Tensor, tau: float, size: float) -> Found:
     """
     try:
         if tau >= _SQUARED * size / 4:  # σ₁ is seldom below a quarter of ‖v‖_F; then the test was not worth its time
-            found = _roots(v @ v.T)
+            found = _roots((v @ v.T).double())  # eigh in float32 would add errors of its own
             if tau >= _SQUARED * found[1][0]:
                 return found
         if v.dtype == torch.float64:  # there is no precision above, but the triangle of QR keeps all digits

@@ -58,7 +58,6 @@ class Adversary:
         self.last: Solution | None = None
         self.compact: Tensor | None = None
         self.columns: Tensor | None = None  # which of the features those of `compact` are, where it holds columns
-        self.keeps = True  # False: the Δ of `last` is to be had only until the weights change
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
@@ -73,7 +72,7 @@ class Adversary:
             y = y.clone() if y.is_inference() else y
             found, moved = self._solved(model, x.detach(), y, batch)
         self.compact = moved.compact
-        self.last = replace(found, found=moved.later(kept=self.keeps))
+        self.last = replace(found, found=moved.later())
         return moved
 
     def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> tuple[Solution, Moved]:

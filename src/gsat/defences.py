@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
@@ -29,7 +30,6 @@ class Defence(ABC):
     """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
 
     name: ClassVar[str]
-    keeps: bool = True  # False: `delta` is to be had only until the weights change
     _delta: Tensor | Callable[[], Tensor] | None = None
     _compact: Tensor | None = None  # the last perturbation in coordinates with the same lengths, where there are such
 
@@ -135,10 +135,9 @@ class GSAT(Defence):
     def _search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> Moved:
         self.delta = None  # the last one may be as large as the group: let it go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        self.adversary.keeps = self.keeps
         moved = self.adversary.search(model, x, y, batch)
         found = self.adversary.last
-        self._delta, self._compact = None if found is None else lambda: found.delta, self.adversary.compact
+        self._delta, self._compact = partial(getattr, found, "delta"), self.adversary.compact
         return moved
 
     def describe(self) -> dict[str, Any]:
@@ -188,7 +187,7 @@ class Structured(Defence):
             return super().outputs(model, x, y, batch)
         self.delta = None
         moved = self.attack.search(model, x, y)
-        self._delta, self._compact = moved.later(kept=self.keeps), moved.compact
+        self._delta, self._compact = moved.later(), moved.compact
         return moved.outputs(model)
 
     def measure(self) -> float | None:

@@ -6,8 +6,11 @@ x + Δ. A step of the weights needs no more: gᵀ(x + Δ) = gᵀx + gᵀΔ is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
@@ -17,6 +20,8 @@ from torch.autograd.function import once_differentiable
 from gsat._numeric import dusted, rows
 from gsat.oracle import clamped
 from gsat.reduce import instead, untouched_first_layer
+
+_FLEETING: ContextVar[bool] = ContextVar("fleeting", default=False)
 
 
 class Form(Protocol):
@@ -53,13 +58,11 @@ class Moved:
         """Δ in coordinates with the same lengths and angles, often far fewer."""
         return cast(Tensor, self.delta) if self.form is None else self.form.compact
 
-    def later(self, *, kept: bool = True) -> Callable[[], Tensor]:
-        """Δ of the shape of x, for whoever asks for it later; if it is not kept, before the weights change."""
+    def later(self) -> Tensor | Callable[[], Tensor]:
+        """Δ of the shape of x, for whoever asks for it later; inside `fleeting`, before the weights change."""
         if self.form is None:
-            delta = cast(Tensor, self.delta)
-            return lambda: delta
-        form, shape = self.form.later(kept=kept), self.x.shape
-        return lambda: form().view(shape)
+            return cast(Tensor, self.delta)
+        return partial(_shaped, self.form.later(kept=not _FLEETING.get()), self.x.shape)
 
     def group(self) -> Tensor:
         """The perturbed group x + Δ, inside the bounds and without a gradient."""
@@ -77,6 +80,20 @@ class Moved:
         seen = apply(layer.weight, layer.bias, self.x, self.form)
         with instead(layer, seen):
             return cast(Tensor, model(self.x))
+
+
+@contextmanager
+def fleeting(yes: bool) -> Iterator[None]:
+    """A block whose perturbations are not kept beyond the next change of the weights, which saves a copy of those."""
+    token = _FLEETING.set(yes)
+    try:
+        yield
+    finally:
+        _FLEETING.reset(token)
+
+
+def _shaped(delta: Callable[[], Tensor], shape: torch.Size) -> Tensor:
+    return delta().view(shape)
 
 
 class _MovedLayer(torch.autograd.Function):

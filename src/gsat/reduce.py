@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import cast
 
 import torch
@@ -34,33 +34,39 @@ class Basis:
     weight: Tensor
     factor: Tensor  # R (h, h), float64 where Q is not kept
     q: Tensor | None = None  # (d, h)
-    version: int | None = field(init=False, default=None)  # of the weights, which may be those of the model itself
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "version", _version(self.weight))
+    version: int | None = None  # of the weights, where they are the model's own
 
     @classmethod
     def of(cls, weight: Tensor, mask: Tensor | None = None) -> Basis:
         """The cheaper of the two that is precise; of the columns of W where the mask (d,) is True."""
+        version = None
         if mask is not None:
             weight = weight * mask.to(weight.dtype)
+        elif not weight.is_inference():
+            version = weight._version
         if weight.dtype != torch.float64:
             if torch.get_float32_matmul_precision() == "highest":
                 factor = _triangle((weight @ weight.T).double(), LEVEL)
                 if factor is not None:
-                    return cls(weight, factor)
+                    return cls(weight, factor, version=version)
             factor = _triangle(gram64(weight), EVEN)
             if factor is not None:
-                return cls(weight, factor)
+                return cls(weight, factor, version=version)
         q, r = torch.linalg.qr(weight.T)
-        return cls(weight, r, q if mask is None else q * mask[:, None].to(q.dtype))  # rounding reaches past the mask
+        return cls(weight, r, q if mask is None else q * mask[:, None].to(q.dtype), version)  # rounding passes the mask
 
     @property
     def spanning(self) -> Tensor:
         """Rows that span the row space: (h, d)."""
-        if self.q is None and _version(self.weight) != self.version:
+        if self.q is not None:
+            return self.q.T
+        self.assert_unchanged()
+        return self.weight
+
+    def assert_unchanged(self) -> None:
+        """Raise where the weights are no longer those that were decomposed."""
+        if self.version is not None and self.weight._version != self.version:
             raise RuntimeError("a perturbation that was not kept must be asked for before the weights change")
-        return self.weight if self.q is None else self.q.T
 
     def multiples(self, c: Tensor) -> Tensor:
         """P with P·spanning = C·Qᵀ: (n, h) -> (n, h)."""
@@ -78,7 +84,7 @@ class Basis:
 
     def kept(self) -> Basis:
         """The same, whatever becomes of the weights."""
-        return self if self.q is not None else replace(self, weight=self.weight.clone())
+        return self if self.q is not None else replace(self, weight=self.weight.clone(), version=None)
 
 
 @dataclass(frozen=True)
@@ -125,11 +131,12 @@ class Reduced:
 
     def later(self, *, kept: bool) -> Callable[[], Tensor]:
         """As `expand`, whatever becomes of the group and, if it is kept, of the weights."""
-        basis, compact = self.space.basis.kept() if kept else self.space.basis, self.compact
-        return lambda: basis.expand(compact)
+        basis = self.space.basis.kept() if kept else self.space.basis
+        return partial(basis.expand, self.compact)
 
     def output(self) -> Tensor:
         """What the first layer gives at x + Δ: (m, h)."""
+        self.space.basis.assert_unchanged()
         return self.space.seen(self.space.x + self.compact)
 
     def add_product(self, total: Tensor, g: Tensor) -> Tensor:
@@ -160,8 +167,11 @@ def row_space(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> RowSpa
 def first_layer(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
     """The layer that alone touches the input, and the rest of the model as a function of its output.
 
-    None where there is no such layer, or none with fewer outputs than inputs and the precision of x.
+    None where there is no such layer, or none with fewer outputs than inputs and the precision of x; under autocast the
+    precision is not that of x.
     """
+    if torch.is_autocast_enabled(x.device.type):
+        return None
     found = _touching(model, x)
     if found is None or x.dtype not in (torch.float32, torch.float64) or found[0].weight.dtype != x.dtype:
         return None
@@ -193,16 +203,11 @@ def layer_output(layer: nn.Linear, x: Tensor) -> Tensor:
 def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
     layer = getattr(model, "first_linear", None)
     if type(layer) is nn.Linear:
-
-        def rest(seen: Tensor) -> Tensor:
-            with instead(layer, seen):
-                return cast(Tensor, model(x[: len(seen)]))
-
-        return (layer, rest) if not _hooked(layer) else None
+        return None if _changed(layer) else (layer, _Rest(model, layer, x))
     flattened = x.ndim == 2
     leaves = list(_leaves(model))
     for place, leaf in enumerate(leaves):
-        if leaf is None or _hooked(leaf):
+        if leaf is None or _changed(leaf):
             return None
         if type(leaf) is nn.Linear:
             head = nn.Sequential(*cast("list[nn.Module]", leaves[place + 1 :]))
@@ -218,30 +223,63 @@ def _leaves(model: nn.Module) -> Iterator[nn.Module | None]:
     """The modules of nested nn.Sequentials in order; None for a container that does more than call them in turn."""
     if not isinstance(model, nn.Sequential):
         yield model
-    elif type(model).forward is not nn.Sequential.forward or _hooked(model):
+    elif _calls(type(model)) != _calls(nn.Sequential) or _changed(model):
         yield None
     else:
         for child in model:
             yield from _leaves(child)
 
 
-def _hooked(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+def _calls(kind: type[nn.Module]) -> tuple[object, object]:
+    """What a call of a module of this class runs."""
+    return kind.__call__, kind.forward
+
+
+def _changed(module: nn.Module) -> bool:
+    """Whether the module does more than its class says: it has hooks, or a `forward` of its own."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
+
+
+class _Rest:
+    """A model that names its first layer, as a function of what that layer gives."""
+
+    def __init__(self, model: nn.Module, layer: nn.Linear, x: Tensor) -> None:
+        self.model, self.layer, self.x, self.known = model, layer, x, False
+
+    def __call__(self, seen: Tensor) -> Tensor:
+        x = self.x[: len(seen)]
+        with instead(self.layer, seen) as given:
+            outputs = cast(Tensor, self.model(x))
+        if not self.known and not (given and _same(given[0], rows(x))):
+            raise ValueError(
+                "first_linear must name the nn.Linear to which a model gives its input as it is; "
+                f"{type(self.model).__name__} gives it something else"
+            )
+        self.known = True
+        return outputs
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether the entries are equal; those of b that are no numbers count as equal."""
+    return a.shape == b.shape and bool((a.eq(b) | b.isnan()).all())
 
 
 @contextmanager
-def instead(layer: nn.Linear, seen: Tensor) -> Iterator[None]:
-    """A block in which the layer returns `seen`, whatever it is given."""
-    layer.forward = lambda input: seen  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
+def instead(layer: nn.Linear, seen: Tensor) -> Iterator[list[Tensor]]:
+    """A block in which the first call of the layer returns `seen`; the list then holds what it was given."""
+    given: list[Tensor] = []
+
+    def forward(input: Tensor) -> Tensor:
+        given.append(input)
         del layer.forward
+        return seen
 
-
-def _version(weight: Tensor) -> int | None:
-    """How often it was changed in place; of a tensor of inference mode nobody counts."""
-    return None if weight.is_inference() else weight._version
+    layer.forward = forward  # type: ignore[method-assign]
+    try:
+        yield given
+    finally:
+        vars(layer).pop("forward", None)
 
 
 def _triangle(gram: Tensor, even: float) -> Tensor | None:

@@ -25,6 +25,7 @@ from gsat.checkpoint import Checkpoint, newest, optimizer_state, restore_optimiz
 from gsat.control import LAST, Control
 from gsat.defences import GSAT, Defence
 from gsat.history import History, Step
+from gsat.moved import fleeting
 from gsat.oracle import clamped, frozen
 from gsat.process import random_states, restore_random
 from gsat.sampling import draw, take, take_labels
@@ -104,13 +105,11 @@ class Run:
         batch = None if self.batch is None else np.asarray(self.batch)[chosen.numpy()]
         if isinstance(self.defence, GSAT):
             self._price(x, y)
-        self.defence.keeps = keep
         try:
-            outputs = self.defence.outputs(self.model, x, y, batch)
+            with fleeting(not keep):
+                outputs = self.defence.outputs(self.model, x, y, batch)
         except FloatingPointError as error:
             raise Diverged(self._advice(f"the training loss is not finite at step {self.t}", folder)) from error
-        finally:
-            self.defence.keeps = True
         del x
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * self.schedule(self.t / self.n_outer)
@@ -118,9 +117,9 @@ class Run:
         if not math.isfinite(value := objective.item()):
             raise Diverged(self._advice(f"the training loss is {value} at step {self.t}", folder))
         torch.autograd.backward(objective)
-        self.optimizer.step()
         for weight in self.model.parameters():
-            increment_version(weight)  # a fused step forgets to
+            increment_version(weight)  # a fused step does not say that it changes them
+        self.optimizer.step()
         norm = self.defence.mean_norm
         lam = self.control.lam
         self.control.update(self.t, norm)
