@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from gsat.report import build
 from result_folders import comparison, experiment, hostile
@@ -276,9 +276,7 @@ def test_a_new_width_draws_the_figures_anew(opened):
     plot = opened.page.locator("figure.line .plot > svg").first
     before = plot.get_attribute("width")
     opened.page.set_viewport_size({"width": 420, "height": 800})
-    opened.page.wait_for_function(
-        f"document.querySelector('figure.line .plot > svg').getAttribute('width') !== '{before}'"
-    )
+    expect(plot).not_to_have_attribute("width", before, timeout=30_000)  # unlike a script, which the page may forbid
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
