@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
 import gsat
+from gsat import layout
 from gsat.control import Control, control_for
 from gsat.defences import GSAT, Defence, structure_cost
 from gsat.run import Run, adam
@@ -56,9 +57,11 @@ class Problem:
         model = deepcopy(self.model).train()
         return Opaque(model) if plain else model
 
-    def channels_last(self) -> "Problem":
-        """The same with the weights of convolutions in that layout."""
-        return replace(self, model=deepcopy(self.model).to(memory_format=torch.channels_last))
+    def as_given(self) -> "Problem":
+        """The same with a model that gets images in the layout in which they come."""
+        model = deepcopy(self.model)
+        model.channels_last = False
+        return replace(self, model=model)
 
     def groups(self, seed: int = 0) -> "Groups":
         """The groups that a run with this seed draws."""
@@ -157,7 +160,7 @@ def input_gradients(problem: Problem, n: int, model: nn.Module | None = None) ->
         x, y = groups.next()
         for _ in range(n):
             point = x.detach().requires_grad_()
-            torch.autograd.grad(cross_entropy(model(point), y, reduction="sum"), point)
+            torch.autograd.grad(cross_entropy(layout.outputs(model, point), y, reduction="sum"), point)
 
     return job
 
@@ -170,7 +173,7 @@ def floor(problem: Problem, n: int = N_INNER) -> Job:
         inner()
         x, y = groups.next()
         model.zero_grad()
-        cross_entropy(model(x), y).backward()
+        cross_entropy(layout.outputs(model, x), y).backward()
 
     return job
 

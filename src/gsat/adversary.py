@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from gsat import _checks
+from gsat import _checks, layout
 from gsat.active import ActiveSet, active_set
 from gsat.costs import GroupCost, GroupSparse, Penalised
 from gsat.grouping import PerBatch, Scaled, bound
 from gsat.moved import Moved
 from gsat.oracle import frozen, untouched
-from gsat.reduce import Reduced, RowSpace, row_space
+from gsat.reduce import Model, Reduced, RowSpace, row_space
 from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, climb, maximise, named
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]  # (outputs, y) -> (m,)
@@ -86,7 +87,10 @@ class Adversary:
             self.columns = sparse.columns
             return found, Moved(x, form=sparse)
         space = self._row_space(model, x)
-        see, at, mask = (model, x, self.feature_mask) if space is None else (space.outputs, space.x, None)
+        see: Model = partial(layout.outputs, model)
+        at, mask = x, self.feature_mask
+        if space is not None:
+            see, at, mask = space.outputs, space.x, None
         found = maximise(
             lambda z: self.loss(see(z), y),
             at,

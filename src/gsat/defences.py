@@ -7,12 +7,12 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks, attacks
+from gsat import _checks, attacks, layout
 from gsat._numeric import norm, rows
 from gsat._spectrum import singular_values
 from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
@@ -39,7 +39,7 @@ class Defence(ABC):
 
     def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """What the model returns for the perturbed group, with a gradient in its weights."""
-        return cast(Tensor, model(self(model, x, y, batch)))
+        return layout.outputs(model, self(model, x, y, batch))
 
     @property
     def delta(self) -> Tensor | None:
@@ -229,7 +229,7 @@ class UniversalAT(Defence):
         x = _checks.group("x", x)
         flat = self.shift.to(x) if self.shift.numel() else torch.zeros_like(rows(x[:1]))
         with frozen(model), untouched(x):
-            _, gradient = Oracle(lambda z: self.loss(model(z), y), x)(flat.view_as(x[:1]))
+            _, gradient = Oracle(lambda z: self.loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
         ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
         self.shift = inside(flat + self.step_size * ascent, self.eps)
         self.delta = self.shift.view_as(x[:1]).expand_as(x)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from gsat import layout
 from gsat._numeric import rows
 from gsat.adversary import SampleLoss
 from gsat.balls import unit_rows
@@ -38,7 +39,7 @@ class Flat:
         """The samples as the model sees them."""
 
         def oracle(part: Tensor, labels: Tensor) -> Oracle:
-            return Oracle(lambda z: loss(model(z), labels), part, mask, bounds)
+            return Oracle(lambda z: loss(layout.outputs(model, z), labels), part, mask, bounds)
 
         pieces = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
         return cls([oracle(*piece) for piece in pieces], rows(x), lambda generator: _directions(x, mask, generator))

@@ -52,13 +52,14 @@ class ResponseNorm(nn.Module):
 
 
 def AlexNet(  # noqa: N802
-    in_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, width: float = 1.0, channels_last: bool = False
+    in_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, width: float = 1.0, channels_last: bool | None = None
 ) -> nn.Sequential:
     """The small AlexNet: two convolution blocks, then three dense layers; (m, *in_shape) to (m, n_classes).
 
     A block is a 5x5 convolution of the same size, ReLU, 3x3 max-pool of stride 2 and local response
-    normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. `channels_last` keeps
-    the weights in that layout: the same function, faster on a CPU (`python benchmarks/layout.py`).
+    normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. On a CPU gsat
+    hands it images with the channels last, which are convolved faster (`gsat.layout`); with channels_last=True the
+    weights have that layout too, on any device, and with False it is never used.
     """
     if len(in_shape) != 3 or min(in_shape[1:]) < LEAST_IMAGE:
         raise ValueError(
@@ -78,6 +79,8 @@ def AlexNet(  # noqa: N802
         nn.ReLU(),
         nn.Linear(dense2, n_classes),
     )
+    if channels_last is not None:
+        model.channels_last = channels_last  # type: ignore[assignment]
     return model.to(memory_format=torch.channels_last) if channels_last else model  # type: ignore[call-overload]
 
 

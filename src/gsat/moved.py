@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from gsat import layout
 from gsat._numeric import dusted, rows
 from gsat.oracle import clamped
 from gsat.reduce import instead, untouched_first_layer
@@ -75,7 +76,7 @@ class Moved:
         """What the model, in the mode it is in, returns for x + Δ, with a gradient in its weights."""
         layer = None if self.form is None else untouched_first_layer(model, self.x)
         if layer is None:
-            return cast(Tensor, model(self.group()))
+            return layout.outputs(model, self.group())
         apply: Any = _MovedLayer.apply
         seen = apply(layer.weight, layer.bias, self.x, self.form)
         with instead(layer, seen):

@@ -44,6 +44,7 @@ class Oracle:
         if self.n_gradients == 0:
             self.at_zero = losses.detach()
         self.n_gradients += 1
+        gradient = gradient.contiguous()  # a model of images may answer with the channels last
         return losses.detach(), gradient if self.mask is None else torch.where(self.mask, gradient, 0)
 
     def losses(self, delta: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ def untouched_first_layer(model: nn.Module, x: Tensor) -> nn.Linear | None:
     found = None if hasattr(model, "first_linear") else first_layer(model, x)
     if found is None:
         return None
-    for leaf in _leaves(model):
+    for leaf in leaves(model):
         if leaf is found[0]:
             return found[0]
         if type(leaf) is nn.Dropout and leaf.training:
@@ -203,15 +203,15 @@ def layer_output(layer: nn.Linear, x: Tensor) -> Tensor:
 def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
     layer = getattr(model, "first_linear", None)
     if type(layer) is nn.Linear:
-        return None if _changed(layer) else (layer, _Rest(model, layer, x))
+        return None if changed(layer) else (layer, _Rest(model, layer, x))
     flattened = x.ndim == 2
-    leaves = list(_leaves(model))
-    for place, leaf in enumerate(leaves):
-        if leaf is None or _changed(leaf):
+    all_leaves = list(leaves(model))
+    for place, leaf in enumerate(all_leaves):
+        if leaf is None or changed(leaf):
             return None
         if type(leaf) is nn.Linear:
-            head = nn.Sequential(*cast("list[nn.Module]", leaves[place + 1 :]))
-            return (leaf, head) if flattened and None not in leaves else None
+            head = nn.Sequential(*cast("list[nn.Module]", all_leaves[place + 1 :]))
+            return (leaf, head) if flattened and None not in all_leaves else None
         if type(leaf) is nn.Flatten and (leaf.start_dim, leaf.end_dim) == (1, -1):
             flattened = True
         elif type(leaf) not in (nn.Identity, nn.Dropout):
@@ -219,15 +219,15 @@ def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
     return None
 
 
-def _leaves(model: nn.Module) -> Iterator[nn.Module | None]:
+def leaves(model: nn.Module) -> Iterator[nn.Module | None]:
     """The modules of nested nn.Sequentials in order; None for a container that does more than call them in turn."""
     if not isinstance(model, nn.Sequential):
         yield model
-    elif _calls(type(model)) != _calls(nn.Sequential) or _changed(model):
+    elif _calls(type(model)) != _calls(nn.Sequential) or changed(model):
         yield None
     else:
         for child in model:
-            yield from _leaves(child)
+            yield from leaves(child)
 
 
 def _calls(kind: type[nn.Module]) -> tuple[object, object]:
@@ -235,7 +235,7 @@ def _calls(kind: type[nn.Module]) -> tuple[object, object]:
     return kind.__call__, kind.forward
 
 
-def _changed(module: nn.Module) -> bool:
+def changed(module: nn.Module) -> bool:
     """Whether the module does more than its class says: it has hooks, or a `forward` of its own."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks) or "forward" in vars(module)

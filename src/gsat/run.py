@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.autograd.graph import increment_version
 
-from gsat import _checks
+from gsat import _checks, layout
 from gsat._numeric import norm, rows
 from gsat.adversary import SampleLoss, per_sample_cross_entropy
 from gsat.attacks import Attack
@@ -139,7 +139,8 @@ class Run:
         if control.lam is None and control.target is not None:
             with frozen(self.model):
                 point = x.detach().clone().requires_grad_()
-                (slope,) = torch.autograd.grad(defence.adversary.loss(self.model(point), y).sum(), point)
+                losses = defence.adversary.loss(layout.outputs(self.model, point), y)
+                (slope,) = torch.autograd.grad(losses.sum(), point)
             steepness = float(norm(rows(slope), dim=1).mean())
             control.lam = max(1e-12, control.target * steepness)
         defence.scale = control.target
@@ -179,7 +180,7 @@ class Run:
             if rule.attack is not None:
                 moved = clamped(x + rule.attack.perturb(self.model, x, y), _checks.bounds(rule.attack.bounds, x))
             with frozen(self.model), torch.no_grad():
-                hits += int((self.model(moved).argmax(1) == y).sum())
+                hits += int((layout.outputs(self.model, moved).argmax(1) == y).sum())
         return hits / len(rule.X)
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from gsat import layout
 from gsat._numeric import rows
 from gsat.adversary import SampleLoss, per_sample_cross_entropy
 from gsat.oracle import Oracle, frozen, untouched
@@ -18,7 +19,7 @@ def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | N
         _warn("the model is in train mode; it is attacked in eval mode, as it would be used")
     x, y = x[:50].detach(), y[:50]
     with frozen(model), untouched(x):
-        outputs, again = model(x), model(x)
+        outputs, again = layout.outputs(model, x), layout.outputs(model, x)
         if not bool(torch.isfinite(outputs).all()):
             raise FloatingPointError("the model's outputs are not finite on x; look at x and at the weights")
         if not torch.equal(outputs, again):
@@ -26,7 +27,7 @@ def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | N
         if loss is None and outputs.ndim == 2 and _on_simplex(outputs):
             _warn("the model returns probabilities where logits are expected: gradients vanish; drop the softmax")
         sample_loss = per_sample_cross_entropy if loss is None else loss
-        _, gradient = Oracle(lambda z: sample_loss(model(z), y), x)(torch.zeros_like(x))
+        _, gradient = Oracle(lambda z: sample_loss(layout.outputs(model, z), y), x)(torch.zeros_like(x))
         dead = int((rows(gradient) == 0).all(1).sum())
         if dead:
             _warn(f"the gradient is exactly zero for {dead} of {len(x)} samples: attacks cannot see them")
