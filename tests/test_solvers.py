@@ -1,5 +1,7 @@
 """The three solvers of the inner problem against closed forms, optimality conditions and each other."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat.models import ELUNet, seeded
+from gsat.oracle import Oracle
 from strategies import batches, blocks, normal
 
 M, D = 7, 12
@@ -260,6 +263,24 @@ def test_an_ascent_that_gains_no_more_ends(digits, cost):
     assert whole.n_gradients == 40 or whole.residual < 1e-5 * float(whole.delta.norm())
     assert short.n_gradients < 0.7 * whole.n_gradients
     assert short.objective - zero >= 0.99 * (whole.objective - zero)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-2])
+@pytest.mark.parametrize("relax", [0, 4])
+@pytest.mark.parametrize("cost", [gsat.GroupSparse(), gsat.LowRank()], ids=repr)
+def test_an_ascent_ends_where_a_step_gains_little_of_what_the_first_one_did(digits, cost, relax, tol):
+    net, X, y = digits
+    oracle = Oracle(lambda z: cross_entropy(net(z), y[:100], reduction="none"), X[:100])
+    solver = gsat.Proximal(relax=relax, tol=tol)
+    state, reached = solver.init(oracle.x, 60), []
+    while not state.done and oracle.n_gradients < 60:
+        before, state = state.here, solver.step(oracle, cost, state, lam=0.5)
+        if state.here is not None and state.here is not before and state.here is not state.zero:
+            reached.append(state.here.objective)
+    gains = [after - before for before, after in pairwise([float(oracle.at_zero.double().sum()), *reached])]
+    assert state.done
+    assert len(gains) > 1
+    assert gains[-1] < tol * gains[0] <= min(gains[:-1])
 
 
 @pytest.mark.parametrize("lam", [0.5, 1.0])

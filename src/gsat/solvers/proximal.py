@@ -38,6 +38,7 @@ class ProximalState(NamedTuple):
     products: Tensor | None = None
     zero: Point | None = None
     here: Point | None = None
+    gain: float = 0.0  # the first: S less S(0) at the first iterate above it
     residual: float = math.inf
     n_steps: int = 0
     done: bool = False
@@ -69,7 +70,7 @@ class Proximal:
 
     relax: int = 4
     sufficient: float = 1e-3  # the share of ‖step‖²/2η by which S must rise
-    tol: float = 0.0  # the ascent ends with a step that raises S by less than this share of all it has gained
+    tol: float = 0.0  # the ascent ends with a step that raises S by less than this share of the first gain
 
     def __post_init__(self) -> None:
         _checks.count("relax", self.relax)
@@ -118,7 +119,8 @@ class Proximal:
             here=Point(trial, losses, gradient, objective, loss),
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
-            done=self.tol > 0 and objective - here.objective < self.tol * (objective - zero.objective),
+            gain=state.gain or max(0.0, objective - zero.objective),
+            done=self.tol > 0 and objective - here.objective < self.tol * state.gain,
         )
 
     def finish(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
@@ -164,7 +166,9 @@ class Proximal:
         if not finite(losses, gradient):
             return state._replace(trial=None, here=state.zero)
         if state.phase == len(state.plan):
-            return state._replace(trial=None, here=Point.of(cost, lam, trial, losses, gradient), n_steps=1)
+            here = Point.of(cost, lam, trial, losses, gradient)
+            gain = max(0.0, here.objective - cast(Point, state.zero).objective)
+            return state._replace(trial=None, here=here, gain=gain, n_steps=1)
         trial = next_trial(oracle, cost, state.plan, state.phase, trial, losses, gradient, lam)
         return state._replace(trial=trial, phase=state.phase + 1)
 
