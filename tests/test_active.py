@@ -7,8 +7,9 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat.active import active_set
+from gsat.columns import Columns, Layer
 from gsat.grouping import scaled
-from gsat.implicit import Columns, Implicit, Layer
+from gsat.implicit import Implicit
 from gsat.models import seeded
 from networks import Named, Opaque, Skip
 
@@ -19,8 +20,9 @@ BLOCKS = torch.arange(D) // 4
 
 @pytest.fixture(autouse=True)
 def _small_groups_too(monkeypatch):
-    """The problems here are too narrow for the short-cut to pay."""
+    """The problems here are too narrow for the short-cut to pay, and for more than one part."""
     monkeypatch.setattr("gsat.active.WIDE", 0)
+    monkeypatch.setattr("gsat.columns.BLOCK", 7)
 
 
 def network(dtype=torch.float64, bias=True, h=H):

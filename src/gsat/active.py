@@ -13,8 +13,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from gsat._numeric import dusted, rows
-from gsat.implicit import Columns, Implicit, Layer
+from gsat._numeric import dusted, norm, rows
+from gsat.columns import Columns, Layer, parted
+from gsat.implicit import Implicit
 from gsat.oracle import Loss, Oracle
 from gsat.reduce import Model, first_layer, layer_output
 
@@ -59,8 +60,10 @@ class ActiveSet:
         return ActiveOracle(lambda seen: loss(self.head(seen)), self.seen, self.x)
 
     def form(self, delta: Tensor) -> Sparse:
-        """An answer of the solver."""
-        return Sparse(self.seen, cast(Implicit, delta))
+        """An answer of the solver, whatever becomes of the weights."""
+        found = cast(Implicit, delta)
+        found.settle()
+        return Sparse(self.seen, found)
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,14 @@ class Sparse:
     delta: Implicit
 
     @property
-    def columns(self) -> Tensor:
-        """The numbers of the columns that are held, (s,)."""
-        return self.delta.index
+    def compact(self) -> Tensor:
+        """The columns that are held, (m, s)."""
+        return self.delta.expand() if self.delta.all else self.delta.held.T
 
     @property
-    def compact(self) -> Tensor:
-        """These columns, (m, s)."""
-        return self.delta.held.T
+    def lengths(self) -> Tensor:
+        """‖δ_i‖₂ for each sample, (m,)."""
+        return norm(cast(Tensor, self.delta), dim=1)
 
     def expand(self) -> Tensor:
         """Δ (m, d)."""
@@ -94,10 +97,11 @@ class Sparse:
 
     def add_product(self, total: Tensor, g: Tensor) -> Tensor:
         """Add gᵀ·Δ to the total in place; total: (h, d), g: (m, h)."""
-        values = self.delta.held
-        if len(values) == total.shape[1]:
-            return total.addmm_(g.T, values.T)
-        return total.index_add_(1, self.columns, (values @ g).T)
+        if not self.delta.all:
+            return total.index_add_(1, self.delta.index, (self.delta.held @ g).T)
+        for part, values in zip(parted(total, dim=1), self.delta.blocks(self.delta.index), strict=True):
+            part.addmm_(g.T, values.T)
+        return total
 
 
 def active_set(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> ActiveSet | None:

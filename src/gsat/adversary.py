@@ -15,7 +15,7 @@ from gsat import _checks, layout
 from gsat.active import ActiveSet, active_set
 from gsat.costs import GroupCost, GroupSparse, Penalised
 from gsat.grouping import PerBatch, Scaled, bound
-from gsat.moved import Moved
+from gsat.moved import Form, Moved
 from gsat.oracle import frozen, untouched
 from gsat.reduce import Model, Reduced, RowSpace, row_space
 from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, climb, maximise, named
@@ -32,9 +32,9 @@ class Adversary:
     """Moves a group to where the model's loss less λ·c(Δ) is largest: `x_adv = adversary(model, x, y)`.
 
     The parameters are those of `gsat.maximise`; `loss` is (outputs, y) -> (m,), by default the cross-entropy. `last`
-    is the `Solution` of the last call, `compact` its Δ in coordinates with the same lengths and angles, often far
-    fewer (`gsat.reduce`, `gsat.active`). A `PerBatch` cost without given batches draws anew in every call, from
-    `generator` or else from one of its own that starts at seed 0.
+    is the `Solution` of the last call, `form` its Δ as a short-cut found it (`gsat.reduce`, `gsat.active`). A
+    `PerBatch` cost without given batches draws anew in every call, from `generator` or else from one of its own that
+    starts at seed 0.
     """
 
     def __init__(
@@ -57,8 +57,7 @@ class Adversary:
         self.feature_mask, self.bounds = feature_mask, bounds
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
-        self.compact: Tensor | None = None
-        self.columns: Tensor | None = None  # which of the features those of `compact` are, where it holds columns
+        self.form: Form | None = None  # of the last perturbation, where a short-cut found it
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
@@ -68,13 +67,20 @@ class Adversary:
         """As a call, but what is as large as the group is not formed yet; to be used before the weights change."""
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
-        self.last = self.compact = self.columns = None  # they may be as large as the group: let them go first
+        self.last = self.form = None  # they may be as large as the group: let them go first
         with frozen(model), untouched(x):
             y = y.clone() if y.is_inference() else y
             found, moved = self._solved(model, x.detach(), y, batch)
-        self.compact = moved.compact
+        self.form = moved.form
         self.last = replace(found, found=moved.later())
         return moved
+
+    @property
+    def compact(self) -> Tensor | None:
+        """The last perturbation in coordinates with the same lengths and angles, often far fewer."""
+        if self.form is not None:
+            return self.form.compact
+        return None if self.last is None else self.last.delta
 
     def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> tuple[Solution, Moved]:
         """The inner problem by the short-cut that holds, or else as it is."""
@@ -83,9 +89,7 @@ class Adversary:
             oracle = active.oracle(lambda outputs: self.loss(outputs, y))
             cost = bound(self.cost, len(x), batch)
             found = climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner)
-            sparse = active.form(found.delta)
-            self.columns = sparse.columns
-            return found, Moved(x, form=sparse)
+            return found, Moved(x, form=active.form(found.delta))
         space = self._row_space(model, x)
         see: Model = partial(layout.outputs, model)
         at, mask = x, self.feature_mask

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,11 +15,12 @@ from torch import Generator, Tensor, nn
 from gsat import _checks, attacks, layout
 from gsat._numeric import norm, rows
 from gsat._spectrum import singular_values
+from gsat.active import Sparse
 from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
 from gsat.balls import inside, unit_rows
 from gsat.costs import GroupCost, GroupSparse, LowRank, Universal, Unstructured
 from gsat.grouping import PerBatch, scaled
-from gsat.moved import Moved
+from gsat.moved import Form, Moved
 from gsat.oracle import Oracle, clamped, frozen, untouched
 from gsat.solvers import Proximal, Solver
 
@@ -31,7 +32,7 @@ class Defence(ABC):
 
     name: ClassVar[str]
     _delta: Tensor | Callable[[], Tensor] | None = None
-    _compact: Tensor | None = None  # the last perturbation in coordinates with the same lengths, where there are such
+    _form: Form | None = None  # of the last perturbation, where a short-cut found it
 
     @abstractmethod
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
@@ -50,7 +51,7 @@ class Defence(ABC):
 
     @delta.setter
     def delta(self, value: Tensor | None) -> None:
-        self._delta, self._compact = value, None
+        self._delta, self._form = value, None
 
     def state_dict(self) -> dict[str, Tensor]:
         """What must be kept so that a resumed run equals an unbroken one."""
@@ -68,8 +69,9 @@ class Defence(ABC):
     @property
     def mean_norm(self) -> float:
         """The mean ‖δ_i‖₂ of the last perturbation."""
-        delta = self.delta if self._compact is None else self._compact
-        return 0.0 if delta is None else float(norm(rows(delta), dim=1).mean())
+        if self._form is not None:
+            return float(self._form.lengths.mean())
+        return 0.0 if self.delta is None else float(norm(rows(self.delta), dim=1).mean())
 
 
 class ERM(Defence):
@@ -137,7 +139,7 @@ class GSAT(Defence):
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
         moved = self.adversary.search(model, x, y, batch)
         found = self.adversary.last
-        self._delta, self._compact = partial(getattr, found, "delta"), self.adversary.compact
+        self._delta, self._form = partial(getattr, found, "delta"), moved.form
         return moved
 
     def describe(self) -> dict[str, Any]:
@@ -155,14 +157,15 @@ class GSAT(Defence):
 
     def measure(self) -> float | None:
         """The number of columns (or blocks) that move, or the rank."""
-        if self._compact is None:
+        if self._delta is None:
             return None
         inner = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
         if isinstance(inner, GroupSparse):
-            moving = rows(self._compact).ne(0).any(0).nonzero().squeeze(1)
-            return float(inner.count(moving if self.adversary.columns is None else self.adversary.columns[moving]))
+            if isinstance(self._form, Sparse):
+                return float(inner.count(self._form.delta.moving()))
+            return float(inner.count(rows(cast(Tensor, self.delta)).ne(0).any(0).nonzero().squeeze(1)))
         if isinstance(inner, LowRank):
-            sigma = singular_values(rows(self._compact))
+            sigma = singular_values(rows(cast(Tensor, self.delta) if self._form is None else self._form.compact))
             return float((sigma > 1e-6 * sigma[0]).sum())
         return None
 
@@ -187,7 +190,7 @@ class Structured(Defence):
             return super().outputs(model, x, y, batch)
         self.delta = None
         moved = self.attack.search(model, x, y)
-        self._delta, self._compact = moved.later(), moved.compact
+        self._delta, self._form = moved.later(), moved.form
         return moved.outputs(model)
 
     def measure(self) -> float | None:

@@ -1,7 +1,7 @@
 """Perturbations that are a product with the weights W of a layer plus single columns, in the place of tensors.
 
-No (m, d) array is held: products of two such perturbations go through W·Wᵀ, and with P = Q·R the norm of a column of
-P·W is ‖R·w_j‖, which costs h² numbers per column instead of m·h. Nothing is approximated.
+No (m, d) array is held unless most columns move: products of two such perturbations go through W·Wᵀ, and with P = Q·R
+the norm of a column of P·W is ‖R·w_j‖, which costs h² numbers per column instead of m·h. Nothing is approximated.
 """
 
 from __future__ import annotations
@@ -15,63 +15,10 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm
-from gsat._spectrum import gram64
+from gsat.columns import Ahead, Columns, Layer, Whole, parted
 
-BLOCK = 512  # columns that are worked on at a time: what is made of them is small, and stays in the cache
 SLACK = 1.2  # the columns held may be this many times those that move: iterates then match, often without a search
-MOST = 0.5  # where a larger share of the columns moves, all are held, and none has to be picked out
-
-
-class Layer:
-    """The weights W (h, d) through which a perturbation is seen."""
-
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weight
-
-    @cached_property
-    def gram(self) -> Tensor:
-        """W·Wᵀ (h, h), float64."""
-        return gram64(self.weight)
-
-    @cached_property
-    def every(self) -> Tensor:
-        """The numbers of all columns."""
-        return torch.arange(self.weight.shape[1], device=self.weight.device)
-
-    def columns(self, index: Tensor) -> Tensor:
-        """Columns of W, as rows: (s, h)."""
-        return self.weight.T if len(index) == self.weight.shape[1] else self.weight.T[index]
-
-    def norms(self, p: Tensor) -> Tensor:
-        """The norm of each column of P·W: (d,)."""
-        triangle = torch.linalg.qr(p, mode="r").R
-        blocks = torch.split(self.weight, BLOCK, dim=1)
-        return torch.cat([(triangle @ block).square_().sum(0) for block in blocks]).sqrt_()
-
-
-class Columns:
-    """Columns of an (m, d) array, the others 0: index (s,) ascending, values (s, m)."""
-
-    def __init__(self, layer: Layer, index: Tensor, values: Tensor) -> None:
-        self.layer, self.index, self.values = layer, index, values
-
-    @cached_property
-    def through(self) -> Tensor:
-        """Their product with Wᵀ, (m, h)."""
-        return (self.layer.columns(self.index).T @ self.values).T
-
-    def among(self, index: Tensor, step: int) -> Iterator[Tensor]:
-        """The values in the columns `index`, which contains that of these, `step` columns at a time: (step, m)."""
-        n, m = len(index), self.values.shape[1]
-        if n == len(self.index):
-            yield from torch.split(self.values, step)
-            return
-        place = torch.searchsorted(index, self.index)
-        ends = torch.searchsorted(place, torch.arange(0, n + step, step, device=index.device)).tolist()
-        for begin, first, last in zip(range(0, n, step), ends, ends[1:], strict=False):
-            part = self.values.new_zeros(min(step, n - begin), m)
-            part[place[first:last] - begin] = self.values[first:last]
-            yield part
+MOST = 0.4  # where a larger share of the columns moves, all are held, and none has to be picked out
 
 
 class Implicit:
@@ -146,28 +93,56 @@ class Implicit:
         dense = self.p.double() @ self.layer.gram
         return dense if through is None else dense.add_(through)
 
+    @property
+    def all(self) -> bool:
+        """Whether all columns are held."""
+        return len(self.index) == self.shape[1]
+
     @cached_property
     def held(self) -> Tensor:
         """The columns `index` of V, as rows (s, m)."""
-        if self.p is None and len(self.terms) == 1 and self.terms[0][0] == 1:
-            return self.terms[0][1].values
-        return self.taken(self.index)
-
-    def taken(self, index: Tensor) -> Tensor:
-        """Columns of V, all those that are held among them, as rows (len(index), m): an array of their own."""
-        if self.p is not None and len(self.terms) == 1 and len(self.terms[0][1].index) == len(index):
+        if len(self.terms) == 1:
             factor, columns = self.terms[0]
-            return torch.addmm(columns.values, self.layer.columns(index), self.p.T, beta=factor)
-        total = self.new_zeros(len(index), self.m) if self.p is None else self.layer.columns(index) @ self.p.T
-        for factor, columns in self.terms:
-            for part, values in zip(torch.split(total, BLOCK), columns.among(index, BLOCK), strict=True):
-                part.add_(values, alpha=factor)
-        return total
+            if self.p is not None:
+                return torch.addmm(columns.values, self.layer.columns(columns.index), self.p.T, beta=factor)
+            return columns.values if factor == 1 else columns.values * factor
+        return torch.cat([self.new_zeros(0, self.m), *self.blocks(self.index)])
+
+    @cached_property
+    def ahead(self) -> Ahead | None:
+        """V as a step from columns that are all held; None where it is none."""
+        if self.p is None or len(self.terms) != 1 or not self.terms[0][1].all:
+            return None
+        factor, columns = self.terms[0]
+        return Ahead(columns, factor, self.p)
+
+    def blocks(self, index: Tensor) -> Iterator[Tensor]:
+        """Columns of V, all those that are held among them, to be looked at: (BLOCK, m) each."""
+        sums = _sums(self, index)
+        if self.p is None:
+            yield from sums
+            return
+        for w in parted(self.layer.columns(index)):
+            product = w @ self.p.T
+            yield product.add_(next(sums)) if self.terms else product
+
+    def settle(self) -> None:
+        """Form all columns that are held, for good: what is formed on demand needs W as it is now."""
+        for _, columns in self.terms:
+            _ = columns.parts
+
+    def moving(self) -> Tensor:
+        """The numbers of the held columns that differ from 0."""
+        found = [part.ne(0).any(1) for part in self.blocks(self.index)]
+        return self.index[torch.cat(found)] if found else self.index
 
     def expand(self) -> Tensor:
         """V itself, (m, d)."""
-        if len(self.index) == self.shape[1]:
-            return self.held.T.clone(memory_format=torch.contiguous_format)
+        if self.all:
+            full = self.new_zeros(*self.shape)
+            for part, values in zip(parted(full, dim=1), self.blocks(self.layer.every), strict=True):
+                part.copy_(values.T)
+            return full
         full = self.new_zeros(*self.shape) if self.p is None else self.p @ self.layer.weight
         return full.index_copy_(1, self.index, self.held.T)
 
@@ -185,7 +160,7 @@ class Implicit:
             return Implicit(self.layer, self.m, p, *((number * scale, columns) for scale, columns in self.terms))
         if factor.ndim == 1:
             return self._keep(factor)
-        terms = [(1.0, Columns(self.layer, of.index, of.values * factor.T * scale)) for scale, of in self.terms]
+        terms = [(scale, columns.scaled(factor)) for scale, columns in self.terms]
         return Implicit(self.layer, self.m, None if self.p is None else self.p * factor, *terms)
 
     __rmul__ = __mul__
@@ -196,29 +171,40 @@ class Implicit:
     def _keep(self, factor: Tensor) -> Implicit:
         """V·diag(factor), factor (d,): of P·W, only the columns with a factor other than 0 are formed."""
         if self.p is None:
-            return self._with(self.index, self.held * factor[self.index][:, None])
+            return self._with(self._all(factor) if self.all else self._few(self.index, self.held, factor))
         index = factor.nonzero().squeeze(1)
+        few, ahead = len(index) <= MOST * len(factor), self.ahead
+        vars(self).pop("ahead")  # norms have been taken of it: overwritten and let go
+        if ahead is not None:
+            return self._with(ahead.few(factor, index) if few else ahead.all(factor))
+        if not few:
+            return self._with(self._all(factor))
         joint = _union([index, self.index], self.layer)
-        if len(index) > MOST * len(factor):
-            index = self.layer.every
-        elif len(joint) <= SLACK * len(index):
-            index = joint
-        values = self.held  # norms have been taken of it: overwritten and let go
-        del self.held
-        if len(index) == len(factor) > len(values):
-            del values  # two of them would be twice as large as the group
-            values = self.taken(index)
-        elif not torch.equal(index, self.index):
+        index = joint if len(joint) <= SLACK * len(index) else index
+        values = self.held
+        del self.held  # as above
+        if not torch.equal(index, self.index):
             found = torch.isin(index, self.index, assume_unique=True)
             values = values[torch.searchsorted(self.index, index[found])]
             if not found.all():
                 known, values = values, values.new_empty(len(index), self.m)
                 values[found] = known
                 values[~found] = self.layer.columns(index[~found]) @ self.p.T
-        return self._with(index, values.mul_(factor[index][:, None]))
+        return self._with(self._few(index, values, factor))
 
-    def _with(self, index: Tensor, values: Tensor) -> Implicit:
-        return Implicit(self.layer, self.m, None, (1.0, Columns(self.layer, index, values)))
+    def _few(self, index: Tensor, values: Tensor, factor: Tensor) -> Columns:
+        return Columns(self.layer, index, values * factor[index][:, None])
+
+    def _all(self, factor: Tensor) -> Whole:
+        """All columns of V·diag(factor); where V is a product alone, they are formed when they are asked for."""
+        vars(self).pop("held", None)  # with it there would be twice as much as the group
+        if self.p is not None and not self.terms:
+            return Whole.of_product(self.layer, self.p, factor)
+        parts = zip(self.blocks(self.layer.every), parted(factor), strict=True)
+        return Whole(self.layer, [part * f[:, None] for part, f in parts])
+
+    def _with(self, columns: Columns) -> Implicit:
+        return Implicit(self.layer, self.m, None, (1.0, columns))
 
     @classmethod
     def __torch_function__(
@@ -261,7 +247,7 @@ def _aligned(a: Implicit, b: Implicit) -> Iterator[tuple[Tensor, Tensor]]:
 def _sums(v: Implicit, index: Tensor) -> Iterator[Tensor]:
     """Σ_k a_k·C_k in the columns `index`, some of them at a time."""
     factors = [factor for factor, _ in v.terms]
-    for parts in zip(*(columns.among(index, BLOCK) for _, columns in v.terms), strict=True):
+    for parts in zip(*(columns.among(index) for _, columns in v.terms), strict=True):
         total = parts[0] if factors == [1] else parts[0] * factors[0]
         for factor, part in zip(factors[1:], parts[1:], strict=True):
             total.add_(part, alpha=factor)
@@ -269,29 +255,54 @@ def _sums(v: Implicit, index: Tensor) -> Iterator[Tensor]:
 
 
 def _dot(a: Implicit, b: Implicit) -> Tensor:
-    product = a.new_zeros((), dtype=torch.float64)
-    for mine, others in _aligned(a, b):
-        product += torch.dot(mine.reshape(-1), others.reshape(-1))
+    product = _along_a_step(a, b)
+    if product is None:
+        product = a.new_zeros((), dtype=torch.float64)
+        for mine, others in _aligned(a, b):
+            product += torch.dot(mine.reshape(-1), others.reshape(-1))
     if a.p is not None:
-        product += (a.p * b.seen).sum()
+        product = product + (a.p * b.seen).sum()
     if b.p is not None and (through := a.through) is not None:
-        product += (b.p * through).sum()
+        product = product + (b.p * through).sum()
     return product
+
+
+def _along_a_step(a: Implicit, b: Implicit) -> Tensor | None:
+    """The product of what a and b hold beside P·W, where that is a trial U and the C from which it is a step S = U − C.
+
+    α·U + β·C is (α + β)·U − β·S, and the products of U and S are known: see `Whole`.
+    """
+    held = [columns for _, columns in (*a.terms, *b.terms)]
+    for trial in held:
+        if not isinstance(trial, Whole) or trial.products is None:
+            continue
+        if all(other is trial or other.token is trial.origin for other in held):
+            at, back = _parts_of(a, trial)
+            of, away = _parts_of(b, trial)
+            numbers = trial.products.new_tensor([at * of, -(at * away + back * of), back * away])
+            return torch.dot(numbers, trial.products)
+    return None
+
+
+def _parts_of(v: Implicit, trial: Columns) -> tuple[float, float]:
+    """α + β and β for what v holds, α·U + β·C."""
+    return sum(factor for factor, _ in v.terms), sum(factor for factor, of in v.terms if of is not trial)
 
 
 def _vector_norm(
     v: Implicit, order: float = 2, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype
 ) -> Tensor:
     """The Euclidean norm of all entries, of each row (dim=1) or each column (dim=0); order inf: the largest entry."""
-    if order == math.inf:
-        entries = v.held if v.p is None else v.expand()  # asked for only where squares leave the range of the dtype
-        return norm(entries, order=order) if entries.numel() else v.new_zeros((), dtype=dtype)
+    if order == math.inf:  # asked for only where squares leave the range of the dtype
+        parts = v.blocks(v.index if v.p is None else v.layer.every)
+        found = [norm(part, order=order) for part in parts if part.numel()]
+        return torch.stack([v.new_zeros((), dtype=dtype), *found]).amax()
     if dim == 0:
-        if v.p is None and len(v.terms) == 1:  # without a copy of the columns
-            held = norm(v.terms[0][1].values, dim=1) * abs(v.terms[0][0])
-        else:
-            held = norm(v.held, dim=1)
-        if len(held) == v.shape[1]:
+        if v.ahead is not None:
+            return v.ahead.norms
+        parts = v.blocks(v.index) if v.p is None else iter([v.held])
+        held = torch.cat([v.new_zeros(0), *(norm(part, dim=1) for part in parts)])
+        if v.all:
             return held
         columns = v.new_zeros(v.shape[1], dtype=dtype) if v.p is None else v.layer.norms(v.p)
         return columns.index_copy_(0, v.index, held)
@@ -308,7 +319,7 @@ def _vector_norm(
 
 def _isfinite(v: Implicit) -> Tensor:
     """Whether the numbers that make up V are finite."""
-    parts = [columns.values for _, columns in v.terms] + ([] if v.p is None else [v.p])
+    parts = [part for _, columns in v.terms for part in columns.blocks()] + ([] if v.p is None else [v.p])
     factors = torch.tensor([math.isfinite(factor) for factor, _ in v.terms], device=v.device)
     return torch.cat([factors, *(torch.isfinite(part).all().reshape(1) for part in parts)])
 

@@ -32,6 +32,10 @@ class Form(Protocol):
     def compact(self) -> Tensor:
         """Δ in fewer coordinates, with the same lengths and angles."""
 
+    @property
+    def lengths(self) -> Tensor:
+        """‖δ_i‖₂ for each sample, (m,)."""
+
     def expand(self) -> Tensor:
         """Δ (m, d), an array of its own."""
 
@@ -53,11 +57,6 @@ class Moved:
     delta: Tensor | None = None
     form: Form | None = None
     bounds: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def compact(self) -> Tensor:
-        """Δ in coordinates with the same lengths and angles, often far fewer."""
-        return cast(Tensor, self.delta) if self.form is None else self.form.compact
 
     def later(self) -> Tensor | Callable[[], Tensor]:
         """Δ of the shape of x, for whoever asks for it later; inside `fleeting`, before the weights change."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from gsat._numeric import rows
+from gsat._numeric import norm, rows
 from gsat._spectrum import gram64
 
 EVEN = 1e-3  # where the diagonal of R spans more than this, W·Wᵀ has lost too many digits and W itself is decomposed
@@ -124,6 +124,11 @@ class Reduced:
 
     space: RowSpace
     compact: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """‖δ_i‖₂ for each sample, (m,)."""
+        return norm(self.compact, dim=1)
 
     def expand(self) -> Tensor:
         """Δ (m, d)."""

@@ -1,0 +1,116 @@
+"""Columns in parts: what is formed late is the same, and what it was made of is let go."""
+
+import weakref
+
+import pytest
+import torch
+
+import gsat
+from gsat.columns import Ahead, Columns, Layer, Whole
+from gsat.implicit import Implicit
+from networks import net
+from strategies import normal
+
+M, D, H = 5, 23, 3
+
+
+@pytest.fixture(autouse=True)
+def _several_parts(monkeypatch):
+    monkeypatch.setattr("gsat.columns.BLOCK", 4)
+
+
+def step(a=0.8):
+    """All columns C of an iterate, and V = a·C + P·W from there, both as arrays too."""
+    layer, c, p = Layer(normal(H, D, seed=0)), normal(D, M, seed=1), normal(M, H, seed=2)
+    base = Whole(layer, [part.clone() for part in torch.split(c, 4)])
+    return base, Ahead(base, a, p), c, a * c + layer.weight.T @ p.T
+
+
+def factors():
+    return torch.linspace(0, 1.5, D, dtype=torch.float64)
+
+
+def test_some_parts_of_a_trial_are_formed_late():
+    base, ahead, c, v = step()
+    assert 0 < len(ahead.formed) < len(ahead.pieces)
+    torch.testing.assert_close(ahead.norms, v.norm(dim=1))
+    trial, expected = ahead.all(factors()), v * factors()[:, None]
+    torch.testing.assert_close(torch.cat(list(trial.blocks())), expected)
+    torch.testing.assert_close(trial.through, expected.T @ base.layer.weight.T)
+    products = torch.stack([(expected**2).sum(), (expected * (expected - c)).sum(), ((expected - c) ** 2).sum()])
+    torch.testing.assert_close(trial.products, products)
+    torch.testing.assert_close(trial.values, expected)
+    torch.testing.assert_close(torch.cat(list(trial.parts)), expected)
+    torch.testing.assert_close(torch.cat(list(base.parts)), c)
+
+
+def test_an_iterate_that_has_been_left_is_let_go_part_by_part():
+    base, ahead, _, v = step()
+    watched = [weakref.ref(part) for part in base.parts]
+    trial, most = ahead.all(factors()), len(ahead.formed)
+    del base, ahead
+    assert [part() is None for part in watched] == [True] * most + [False] * (len(watched) - most)
+    torch.testing.assert_close(torch.cat(list(trial.parts)), v * factors()[:, None])
+    assert all(part() is None for part in watched)
+
+
+def test_a_trial_of_few_columns():
+    base, ahead, _, v = step()
+    index = torch.tensor([0, 3, 4, 11, 21, 22])
+    found = ahead.few(factors(), index)
+    torch.testing.assert_close(found.values, (v * factors()[:, None])[index])
+    assert torch.equal(found.index, index)
+    torch.testing.assert_close(found.through, found.values.T @ base.layer.weight.T[index])
+
+
+def test_nothing_of_a_product_is_formed_before_it_is_asked_for():
+    layer, p = Layer(normal(H, D, seed=0)), normal(M, H, seed=2)
+    found, expected = Whole.of_product(layer, p, factors()), (layer.weight.T @ p.T) * factors()[:, None]
+    assert "through" in vars(found)
+    torch.testing.assert_close(found.through, expected.T @ layer.weight.T)
+    torch.testing.assert_close(torch.cat(list(found.blocks())), expected)
+    torch.testing.assert_close(torch.cat(list(found.parts)), expected)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+@pytest.mark.parametrize("beta", [0.0, -1.0, 0.4])
+def test_products_along_a_step_are_those_of_the_arrays(alpha, beta):
+    base, ahead, c, v = step()
+    trial, far = ahead.all(factors()), Columns(base.layer, torch.tensor([2, 9]), normal(2, M, seed=5))
+    u = v * factors()[:, None]
+    mine = Implicit(base.layer, M, None, (alpha, trial), (beta, base))
+    for terms, array in (
+        ([(1.0, trial)], u),
+        ([(1.0, trial), (-1.0, base)], u - c),
+        ([(2.0, base)], 2 * c),
+        ([(1.0, trial), (0.5, far)], u.index_add(0, far.index, 0.5 * far.values)),
+    ):
+        other = Implicit(base.layer, M, None, *terms)
+        torch.testing.assert_close(torch.dot(mine, other), ((alpha * u + beta * c) * array).sum())
+
+
+def test_a_short_step_keeps_its_length():
+    """‖U − C‖ is not the difference of large numbers."""
+    layer, c = Layer(normal(H, D, seed=0, dtype=torch.float32)), normal(D, M, seed=1, dtype=torch.float32)
+    base = Whole(layer, list(torch.split(c, 4)))
+    trial = Ahead(base, 1.0, 1e-6 * normal(M, H, seed=2, dtype=torch.float32)).all(torch.ones(D))
+    here, there = (Implicit(layer, M, None, (1.0, columns)) for columns in (base, trial))
+    expected = (trial.values.double() - c.double()).norm()
+    assert float(torch.dot(there - here, there - here)) ** 0.5 == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("tol", [0.0, 0.5])
+def test_a_perturbation_stays_when_the_weights_change(tol, monkeypatch):
+    monkeypatch.setattr("gsat.active.WIDE", 0)
+    model = net(40, 3, 3, gain=3.0)
+    x, y = normal(12, 40, seed=3), torch.arange(12) % 3
+    adversary = gsat.Adversary(gsat.GroupSparse(1e-4), lam=0.3, solver=gsat.Proximal(tol=tol), n_inner=12)
+    adversary(model, x, y)
+    assert adversary.form.delta.all
+    before, lengths = adversary.form.expand(), adversary.form.lengths
+    with torch.no_grad():
+        model[0].weight.mul_(3)
+    assert torch.equal(adversary.last.delta, before)
+    torch.testing.assert_close(adversary.form.lengths, lengths)
+    torch.testing.assert_close(lengths, before.norm(dim=1))
+    assert torch.equal(adversary.compact, before)
