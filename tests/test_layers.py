@@ -13,6 +13,7 @@ LAYERS = (  # a module may be missing, but none may be outside
     ("_checks",),
     ("_numeric",),
     ("_spectrum",),
+    ("_unread",),
     ("columns", "costs", "curvature", "models"),
     ("implicit",),
     ("grouping",),

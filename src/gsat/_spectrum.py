@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from functools import cached_property
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from gsat._numeric import norm
 
 _BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
-_SAFE = 1e10  # a matrix whose norm is outside [1/_SAFE, _SAFE] is scaled first: squares may leave float32
+SAFE = 1e10  # a matrix whose norm is outside [1/SAFE, SAFE] is scaled first: squares may leave float32
 _LEAST = 64  # rows on the short side: below, a decomposition costs no more than the search from what is remembered
 _FEW = 0.25  # of the short side: a rank below this is small, and its subspace is worth remembering
 _SPARE = 4  # vectors remembered beyond the rank
@@ -22,11 +22,53 @@ _POWERS = 4  # of the Gram matrix in one turn, which cost less than making the v
 _SMALL = 256  # rows up to which the square of the Gram matrix costs less than it saves
 _SQUARES = 3  # powers of that square in one turn
 _SQUARED = 1e-2  # of σ₁: singular values above this survive squaring
-_ROUNDED = 1e-13  # of a sum of squares in float64
+ROUNDED = 1e-13  # of a sum of squares in float64
 _TURNS = 3  # of the subspace iteration; where they are not enough, the eigenvalues lie too close
 
 
 Found = tuple[Tensor, list[float]]  # left singular vectors and singular values, in descending order
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The eigenvectors of a Gram matrix with eigenvalues above tau², to be found from vectors that are near them.
+
+    gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`; it serves where tau is at least `least`
+    times the largest singular value.
+    """
+
+    gram: Tensor
+    basis: Tensor
+    tau: float
+    eps: float
+    own: float
+    least: float
+
+    @cached_property
+    def powers(self) -> tuple[Tensor, int]:
+        """A power of G, and its order: to be applied again and again."""
+        return (self.gram @ self.gram, 2) if len(self.gram) <= _SMALL else (self.gram, 1)
+
+    def turn(self, image: Tensor) -> Turn:
+        """One turn of the subspace iteration from G·basis or the image of the last turn."""
+        power, order = self.powers
+        for _ in range(_SQUARES if order == 2 else _POWERS):
+            image = power @ image
+        frame = torch.linalg.qr(image).Q
+        seen = self.gram @ frame
+        values, turn = torch.linalg.eigh(frame.T @ seen)
+        vectors, image = frame @ turn, seen @ turn
+        errors = torch.linalg.vector_norm(torch.addcmul(image, vectors, values, value=-1), dim=0)
+        return Turn(values, vectors, image, errors)
+
+
+class Turn(NamedTuple):
+    """Ritz values in ascending order, their vectors, the images G·u of those, and residuals ‖G·u − θ·u‖."""
+
+    values: Tensor
+    vectors: Tensor
+    image: Tensor
+    errors: Tensor
 
 
 @dataclass
@@ -36,16 +78,33 @@ class Subspace:
     basis: Tensor | None = None
     largest: float = 0.0  # singular value
     failures: int = 0  # in turn: after some there is no gap to be had, and it is not tried again
+    presume: bool = False  # whether the next matrix may be shrunk on trust, where reading costs a wait: `gsat._unread`
+    report: Tensor | None = None  # then: whether that holds, the rank, and the largest singular value
+    vectors: Tensor | None = None  # that were found with it
 
-    def keep(self, found: Found, rank: int) -> None:
+    def keep(self, vectors: Tensor, largest: float, rank: int) -> None:
         """Remember the first vectors, if they are few."""
-        basis, sigma = found
-        few = len(basis) >= _LEAST and rank <= _FEW * len(basis)
-        self.basis = basis[:, : rank + _SPARE].double() if few and self.failures < _TRIES else None
-        self.largest = sigma[0]
+        few = len(vectors) >= _LEAST and rank <= _FEW * len(vectors)
+        self.basis = vectors[:, : rank + _SPARE].double() if few and self.failures < _TRIES else None
+        self.largest = largest
 
-    def find(self, v: Tensor, tau: float) -> Found | None:
-        """All above tau and some below, from what is remembered and in one read; None where that is of no use."""
+    def presumed(self, vectors: Tensor, report: Tensor) -> None:
+        """What was found on trust."""
+        self.presume, self.vectors, self.report = False, vectors, report
+
+    def learn(self, report: list[float]) -> bool:
+        """Whether what was found on trust holds, by its report, now read: if so it is remembered, else forgotten."""
+        sure, rank, largest = report
+        vectors, self.vectors, self.report = cast(Tensor, self.vectors), None, None
+        if sure:
+            self.failures = 0 if vectors.shape[1] < len(vectors) else self.failures
+            self.keep(vectors, largest, int(rank))
+        else:
+            self.failures, self.basis = self.failures + 1, None
+        return bool(sure)
+
+    def problem(self, v: Tensor, tau: float) -> Problem | None:
+        """The search for the singular vectors of v that matter, from what is remembered; None where that is no use."""
         if self.basis is None or tau <= 0 or len(self.basis) != len(v):
             return None
         squared = tau >= _SQUARED * self.largest
@@ -53,51 +112,101 @@ class Subspace:
             return None
         eps = torch.finfo(v.dtype).eps
         gram, own = (v @ v.T, eps) if squared else (gram64(v), torch.finfo(torch.float64).eps)
+        own = own if gram.dtype == torch.float32 else 64 * own
+        return Problem(gram.double(), self.basis, tau, eps, own, _SQUARED if squared else 0.0)
+
+    def find(self, v: Tensor, tau: float) -> Found | None:
+        """All above tau and some below, from what is remembered and in one read; None where that is of no use."""
+        problem = self.problem(v, tau)
+        if problem is None:
+            return None
         try:
-            found = _leading(gram.double(), self.basis, tau, eps, own if gram.dtype == torch.float32 else 64 * own)
+            found = _leading(problem)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             found = None
         largest = math.nan if found is None else found[1][0]
-        known = 1 / _SAFE < largest < _SAFE and (not squared or tau >= _SQUARED * largest)
+        known = 1 / SAFE < largest < SAFE and tau >= problem.least * largest
         self.failures = 0 if known else self.failures + 1
         return found if known else None
 
 
-def rescale_singular_values(
-    v: Tensor, share: Callable[[int, float], float], tau: float, memory: Subspace | None = None
-) -> Tensor:
-    """U·diag(share_k·σ_k)·Wᵀ for v = U·diag(σ)·Wᵀ; share(k, σ_k) in [0, 1], 0 from some k on, is what is kept of σ_k.
+@dataclass(frozen=True)
+class Soft:
+    """1 − tau/σ is kept of a singular value σ above tau, and nothing of the others."""
 
-    `tau` says how precise the small singular values must be: those below it are not kept.
-    `memory` gives the iteration its start and gets the subspace; the result is the same to rounding.
+    tau: float
+
+    def kept(self, sigma: list[float]) -> list[float]:
+        """What is kept of the first ones; of the rest nothing is."""
+        return [1 - self.tau / value for value in sigma if value > self.tau]
+
+    def shares(self, sigma: Tensor) -> Tensor:
+        """What is kept of each."""
+        return 1 - self.tau / sigma.clamp(min=self.tau)
+
+    def over(self, size: float) -> Soft:
+        """The same for a matrix in units of `size`."""
+        return Soft(self.tau / size)
+
+
+@dataclass(frozen=True)
+class First:
+    """The first k singular values are kept, and nothing of the others."""
+
+    k: int
+    tau: ClassVar[float] = 0.0
+
+    def kept(self, sigma: list[float]) -> list[float]:
+        """What is kept of the first ones; of the rest nothing is."""
+        return [1.0] * min(self.k, len(sigma))
+
+    def shares(self, sigma: Tensor) -> Tensor:
+        """What is kept of each."""
+        return torch.arange(len(sigma), device=sigma.device).lt(self.k).to(sigma.dtype)
+
+    def over(self, size: float) -> First:
+        """The same for a matrix in units of `size`."""
+        return self
+
+
+def rescale_singular_values(v: Tensor, share: Soft | First, memory: Subspace | None = None) -> Tensor:
+    """U·diag(share_k·σ_k)·Wᵀ for v = U·diag(σ)·Wᵀ: `share` says what is kept of σ_k, in [0, 1].
+
+    Singular values below share.tau are not kept, so that they need not be precise. `memory` gives the iteration its
+    start and gets the subspace; the result is the same to rounding.
     v: (m, d), any real dtype; σ is in descending order.
     """
     work = v if v.dtype in (torch.float32, torch.float64) else v.float()
     tall = v.shape[0] > v.shape[1]
     short = work.T if tall else work
-    found = None if memory is None else memory.find(short, tau)
+    found = None if memory is None else memory.find(short, share.tau)
     if found is None:
         size = float(norm(v))
-        if not 1 / _SAFE < size < _SAFE:
+        if not 1 / SAFE < size < SAFE:
             largest = float(norm(v, order=math.inf))
             if largest == 0:
                 return v.clone()
             if not math.isfinite(largest):
                 raise ValueError(f"the matrix must be finite, its largest entry is {largest}")
-            return rescale_singular_values(v / largest, lambda k, s: share(k, s * largest), tau / largest) * largest
-        found = _left(short, tau, size)
-    shares = [kept for k, s in enumerate(found[1]) if (kept := share(k, s)) > 0]
+            return rescale_singular_values(v / largest, share.over(largest)) * largest
+        found = _left(short, share.tau, size)
+    shares = share.kept(found[1])
     rank = len(shares)
     if memory is not None:
-        memory.keep(found, rank)
+        memory.keep(found[0], found[1][0], rank)
     if rank == 0:
         return torch.zeros_like(v)
     basis = found[0][:, :rank].to(work.dtype)
-    scaled = basis * basis.new_tensor(shares)
-    if 2 * rank < len(basis):
-        return ((work @ scaled) @ basis.T if tall else scaled @ (basis.T @ work)).to(v.dtype)
+    return rescaled(work, basis, basis.new_tensor(shares)).to(v.dtype)
+
+
+def rescaled(v: Tensor, basis: Tensor, shares: Tensor) -> Tensor:
+    """basis·diag(shares)·basisᵀ·v for a basis of the short side of v."""
+    tall, scaled = v.shape[0] > v.shape[1], basis * shares
+    if 2 * basis.shape[1] < len(basis):
+        return (v @ scaled) @ basis.T if tall else scaled @ (basis.T @ v)
     whole = scaled @ basis.T
-    return (work @ whole if tall else whole @ work).to(v.dtype)
+    return v @ whole if tall else whole @ v
 
 
 def singular_values(v: Tensor) -> Tensor:
@@ -148,29 +257,22 @@ def _roots(gram: Tensor) -> Found:
     return vectors.flip(1), [max(value, 0.0) ** 0.5 for value in reversed(values.tolist())]
 
 
-def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) -> Found | None:
-    """The leading part of `_roots` by subspace iteration from `basis`; None if it is not surely all above tau.
+def _leading(problem: Problem) -> Found | None:
+    """The leading part of `_roots` by subspace iteration; None if it is not surely all above tau.
 
-    gram: (n, n) float64, of a matrix of precision `eps`, itself known to `own`. Two tests: the residual ‖G·u − θ·u‖ of
-    each vector that is kept is one that G has from rounding, or changes the shrunk matrix by less than rounding does;
-    and no eigenvalue beside those that were found is above tau², by a bound or else by a Cholesky factor.
+    Two tests: the residual ‖G·u − θ·u‖ of each vector that is kept is one that G has from rounding, or changes the
+    shrunk matrix by less than rounding does; and no eigenvalue beside those that were found is above tau², by a bound
+    or else by a Cholesky factor.
     """
-    small = len(gram) <= _SMALL
-    power, times = (gram @ gram, _SQUARES) if small else (gram, _POWERS)
-    size = torch.linalg.vector_norm(power).reshape(1)
-    image = gram @ basis
+    power, order = problem.powers
+    size, tau = torch.linalg.vector_norm(power).reshape(1), problem.tau
+    image = problem.gram @ problem.basis
     for _ in range(_TURNS):
-        for _ in range(times):
-            image = power @ image
-        frame = torch.linalg.qr(image).Q
-        seen = gram @ frame
-        values, turn = torch.linalg.eigh(frame.T @ seen)
-        vectors, image = frame @ turn, seen @ turn
-        errors = torch.linalg.vector_norm(torch.addcmul(image, vectors, values, value=-1), dim=0)
+        values, vectors, image, errors = problem.turn(image)
         read = torch.cat([size, values, errors]).tolist()
         squares, apart = read[len(values) : 0 : -1], read[: len(values) : -1]
         rank = sum(square > tau**2 for square in squares)
-        rounding = max(eps * tau * squares[0] ** 0.5, own * squares[0])
+        rounding = max(problem.eps * tau * squares[0] ** 0.5, problem.own * squares[0])
         if max(apart[:rank], default=0.0) <= rounding:
             break
     else:
@@ -178,8 +280,8 @@ def _leading(gram: Tensor, basis: Tensor, tau: float, eps: float, own: float) ->
     if rank == len(squares):  # all that were looked for are above tau: there may be more
         return None
     vectors = vectors.flip(1)
-    bounded = _tail_bound(read[0], squares[:rank], 4 if small else 2) < tau**2
-    if not (bounded or _none_above(gram, vectors[:, :rank], squares[:rank], tau)):
+    bounded = _tail_bound(read[0], squares[:rank], 2 * order) < tau**2
+    if not (bounded or int(tail(problem, vectors[:, :rank], vectors.new_tensor(squares[:rank]))) == 0):
         return None
     return vectors, [max(square, 0.0) ** 0.5 for square in squares]
 
@@ -190,15 +292,15 @@ def _tail_bound(size: float, found: list[float], order: int) -> float:
     The k-th Ritz value is at most λ_k, so that Σ_{k>r} λ_k^p ≤ tr(G^p) − Σ_{k≤r} θ_k^p; size = ‖G^{p/2}‖_F, its square
     is the trace.
     """
-    rest = size**2 * (1 + _ROUNDED) - sum(value**order for value in found)
+    rest = size**2 * (1 + ROUNDED) - sum(value**order for value in found)
     return float(max(rest, 0.0) ** (1 / order))
 
 
-def _none_above(gram: Tensor, vectors: Tensor, found: list[float], tau: float) -> bool:
-    """Whether tau²·I − G has no negative eigenvalue beside those that were found: its Cholesky factor shows it."""
-    rest = torch.addmm(-gram, vectors * vectors.new_tensor(found), vectors.T)
-    rest.diagonal().add_(tau**2)
-    return int(torch.linalg.cholesky_ex(rest).info) == 0
+def tail(problem: Problem, vectors: Tensor, found: Tensor) -> Tensor:
+    """0 where tau²·I − G has no negative eigenvalue beside those that were found: its Cholesky factor shows it."""
+    rest = torch.addmm(-problem.gram, vectors * found, vectors.T)
+    rest.diagonal().add_(problem.tau**2)
+    return cast(Tensor, torch.linalg.cholesky_ex(rest).info)
 
 
 def gram64(v: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from gsat._numeric import dusted, norm, rows
+from gsat._numeric import at_hand, dusted, norm, rows
 from gsat.columns import Columns, Layer, parted
 from gsat.implicit import Implicit
 from gsat.oracle import Loss, Oracle
@@ -112,6 +112,8 @@ def active_set(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> Activ
     """
     found = first_layer(model, x)
     if found is None or found[0].out_features >= len(x) or found[0].in_features < WIDE * len(x):
+        return None
+    if not at_hand(x):  # how many columns move would have to be read in every step
         return None
     layer, head = found
     weight = layer.weight.detach()

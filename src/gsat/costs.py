@@ -13,9 +13,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from gsat import _checks
+from gsat import _checks, _unread
 from gsat._numeric import at_hand, norm, rows, wide
-from gsat._spectrum import Subspace, rescale_singular_values, singular_values
+from gsat._spectrum import First, Soft, Subspace, rescale_singular_values, singular_values
 
 
 class GroupCost(Protocol):
@@ -51,6 +51,11 @@ class Penalised(ABC):
     def remembering(self) -> Penalised:
         """The same cost for one ascent, where each V is near the last one; it may begin with what it found there."""
         return self
+
+    @property
+    def memory(self) -> Subspace | None:
+        """What it found there."""
+        return None
 
     @abstractmethod
     def _structure(self, delta: Tensor) -> Tensor: ...
@@ -201,6 +206,11 @@ class LowRank(_Weighted):
         object.__setattr__(twin, "_memory", Subspace())
         return twin
 
+    @property
+    def memory(self) -> Subspace | None:
+        """Singular vectors."""
+        return self._memory
+
     def _structure(self, delta: Tensor) -> Tensor:
         sigma = singular_values(rows(delta))
         if self.k is None:
@@ -210,16 +220,13 @@ class LowRank(_Weighted):
         return indicator(sigma[self.k], sigma[0], delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        matrix, k = rows(v), self.k
-        if k is not None:
-            if k >= min(matrix.shape):
-                return v.clone()
-            return rescale_singular_values(matrix, lambda place, sigma: float(place < k), 0.0).reshape(v.shape)
-
-        def keep(place: int, sigma: float) -> float:
-            return 1 - tau / sigma if sigma > tau else 0.0
-
-        return rescale_singular_values(matrix, keep, tau, self._memory).reshape(v.shape)
+        matrix = rows(v)
+        if self.k is not None and self.k >= min(matrix.shape):
+            return v.clone()
+        rescale = rescale_singular_values if at_hand(v) else _unread.rescale_singular_values
+        if self.k is not None:
+            return rescale(matrix, First(self.k)).reshape(v.shape)
+        return rescale(matrix, Soft(tau), self._memory).reshape(v.shape)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._numeric import rows
+from gsat._spectrum import Subspace
 from gsat.costs import GroupCost, Penalised, Universal, indicator
 
 
@@ -35,10 +36,17 @@ class PerBatch:
         """The cost of a group whose i-th sample belongs to batch[i]."""
         codes = _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
         order = torch.argsort(codes, stable=True)
-        sizes = tuple(torch.bincount(codes).tolist())
+        return self._bound(order, tuple(torch.bincount(codes).tolist()))
+
+    def _bound(self, order: Tensor, sizes: tuple[int, ...]) -> BoundPerBatch:
         if isinstance(self.cost, Penalised):
             return _PenalisedPerBatch(self.cost, order, sizes)
         return BoundPerBatch(self.cost, order, sizes)
+
+    def in_turn(self, n: int, m: int) -> BoundPerBatch:
+        """The cost of a group of m samples of which the i-th belongs to batch i modulo n."""
+        order = torch.argsort(torch.arange(m) % n, stable=True)
+        return self._bound(order, tuple(len(range(batch, m, n)) for batch in range(n)))
 
     def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
         """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
@@ -155,6 +163,11 @@ class Scaled(Penalised):
     def remembering(self) -> Scaled:
         """As the cost does."""
         return Scaled(self.cost.remembering(), self.s)
+
+    @property
+    def memory(self) -> Subspace | None:
+        """That of the cost."""
+        return self.cost.memory
 
     def _structure(self, delta: Tensor) -> Tensor:
         return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)

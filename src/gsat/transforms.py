@@ -104,7 +104,7 @@ class Transforms:
         losses, squares = [], []
         for oracle in self._everybody():
             zero = torch.zeros_like(oracle.x)
-            point = start(zero, *oracle(zero))
+            point, _ = start(zero, *oracle(zero))
             losses.append(point.losses)
             squares.append(norm(rows(point.gradient), dim=1).square())
         return _array(losses), _array(squares)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import norm, numbers
+from gsat._numeric import at_hand, norm
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, finite, raise_if_stuck, ridge_of, start
+from gsat.solvers.protocol import Answer, raise_if_stuck, read, ridge_of, start
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,19 @@ class ADMMState:
     dual: Tensor
     curvature: float = 0.0
     before: tuple[ADMMState, Tensor] | None = None  # the state before, and the gradient there
-    residual: float = math.inf
-    drift: float = math.inf
+    sizes: Tensor | None = None  # ‖δ‖, ‖δ − z‖ and the length of the last step of z, on the device
     n_steps: int = 0
     done: bool = False
+
+    @property
+    def residual(self) -> float:
+        """‖δ − z‖_F."""
+        return math.inf if self.sizes is None else float(self.sizes[1])
+
+    @property
+    def drift(self) -> float:
+        """The length of the last step of z."""
+        return math.inf if self.sizes is None else float(self.sizes[2])
 
     @property
     def answers(self) -> list[Answer]:
@@ -63,10 +72,13 @@ class ADMM:
         """One round of δ, z and u."""
         losses, gradient = oracle(state.split)
         if state.before is None:
-            return self._round(cost, state, start(state.split, losses, gradient).gradient, 0.0, lam)
+            return self._round(cost, state, start(state.split, losses, gradient)[0].gradient, 0.0, lam)
         earlier, slope = state.before
-        length, turn = numbers(norm(state.split - earlier.split), norm(gradient - slope))
-        if not finite(losses, gradient):
+        finite, (length, turn, size) = read(
+            losses, gradient, norm(state.split - earlier.split), norm(gradient - slope), cast(Tensor, state.sizes)[0]
+        )
+        self._check(size, state.n_steps)
+        if not finite:
             if self.eta1 != "auto":
                 raise FloatingPointError(
                     f"loss or gradient is not finite at step {oracle.n_gradients - 1}: {self._advice}"
@@ -77,6 +89,15 @@ class ADMM:
         measured = turn / length if length > 0 else 0.0
         return self._round(cost, state, gradient, max(state.curvature, measured), lam)
 
+    def finish(self, oracle: Oracle, cost: GroupCost, state: ADMMState, *, lam: float) -> ADMMState:
+        """The state, which must be finite."""
+        self._check(float(cast(Tensor, state.sizes)[0]), state.n_steps)
+        return state
+
+    def _check(self, size: float, n_steps: int) -> None:
+        if not math.isfinite(size):
+            raise FloatingPointError(f"δ is not finite at step {n_steps}: {self._advice}")
+
     @property
     def _advice(self) -> str:
         return f'eta1 = {self.eta1} is too large, take a smaller one or "auto"'
@@ -86,8 +107,9 @@ class ADMM:
         eta = 1 / (curvature + 2 * lam * ridge + self.rho) if self.eta1 == "auto" else float(self.eta1)
         pull = state.split - state.delta - state.dual
         split = state.split + eta * (gradient - 2 * lam * ridge * state.split - self.rho * pull)
-        if not math.isfinite(float(norm(split))):
-            raise FloatingPointError(f"δ is not finite at step {state.n_steps + 1}: {self._advice}")
+        size, n_steps = norm(split), state.n_steps + 1
+        if at_hand(size):
+            self._check(float(size), n_steps)
         if isinstance(cost, Penalised):
             delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
         else:
@@ -99,7 +121,6 @@ class ADMM:
             dual=state.dual - gap,
             curvature=curvature,
             before=(replace(state, before=None), gradient),
-            residual=float(norm(gap)),
-            drift=float(norm(delta - state.delta)),
-            n_steps=state.n_steps + 1,
+            sizes=torch.stack([size, norm(gap), norm(delta - state.delta)]),
+            n_steps=n_steps,
         )

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gsat._numeric import norm, numbers
+from gsat._numeric import at_hand, norm
 from gsat.costs import GroupCost
 from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, Point, finite, linearised_maximum, start
+from gsat.solvers.protocol import Answer, Point, linearised_maximum, start
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,14 @@ class LinearisedState:
 
     trial: Tensor
     best: Point | None = None
-    residual: float = math.inf
+    sizes: Tensor | None = None  # how far the trial is from that point, and its norm, on the device
     n_steps: int = 0
     done: bool = False
+
+    @property
+    def residual(self) -> float:
+        """The length of the next step."""
+        return math.inf if self.sizes is None else float(self.sizes[0])
 
     @property
     def drift(self) -> float:
@@ -51,13 +56,19 @@ class Linearised:
         """Evaluate the last maximiser and linearise there."""
         losses, gradient = oracle(state.trial)
         if state.best is None:
-            best = start(state.trial, losses, gradient)
-        elif not finite(losses, gradient):  # a rejected step, and there is no shorter one
-            return replace(state, done=True)
+            best, _ = start(state.trial, losses, gradient)
         else:
-            point = Point.of(cost, lam, state.trial, losses, gradient)
+            late = [] if state.sizes is None or at_hand(state.sizes) else [state.sizes]
+            point, sizes = Point.of(cost, lam, state.trial, losses, gradient, *late)
+            if point is None or (late and _arrived(state.trial, *sizes)):  # there is no shorter step, or no step at all
+                return replace(state, done=True)
             best = max(state.best, point, key=lambda candidate: candidate.objective)
         trial = linearised_maximum(cost, gradient, lam)
-        length, size = numbers(norm(trial - state.trial), norm(trial))
-        arrived = length <= torch.finfo(trial.dtype).eps * size
-        return LinearisedState(trial, best, length, state.n_steps + 1, done=arrived)
+        travel = torch.stack([norm(trial - state.trial), norm(trial)])
+        arrived = at_hand(travel) and _arrived(trial, *travel.tolist())
+        return LinearisedState(trial, best, travel, state.n_steps + 1, done=arrived)
+
+
+def _arrived(trial: Tensor, length: float, size: float) -> bool:
+    """Whether a step of that length to the trial is no longer than rounding."""
+    return length <= torch.finfo(trial.dtype).eps * size

@@ -82,27 +82,35 @@ class Point:
     loss: float
 
     @classmethod
-    def of(cls, cost: GroupCost, lam: float, delta: Tensor, losses: Tensor, gradient: Tensor) -> Point:
-        """What was evaluated at Δ, with S there."""
-        loss, value = numbers(total(losses), cost.value(delta))
-        return cls(delta, losses, gradient, loss - lam * value, loss)
+    def of(
+        cls, cost: GroupCost, lam: float, delta: Tensor, losses: Tensor, gradient: Tensor, *wanted: Tensor
+    ) -> tuple[Point | None, list[float]]:
+        """What was evaluated at Δ, with S there; None where that is not finite. As `start`, also what is wanted."""
+        finite, (loss, value, *others) = read(losses, gradient, total(losses), cost.value(delta), *wanted)
+        return cls(delta, losses, gradient, loss - lam * value, loss) if finite else None, others
 
 
-def start(zero: Tensor, losses: Tensor, gradient: Tensor) -> Point:
-    """The point Δ = 0, where a loss or gradient that is not finite cannot be mended by a shorter step."""
-    if not finite(losses, gradient):
+def start(zero: Tensor, losses: Tensor, gradient: Tensor, *wanted: Tensor) -> tuple[Point, list[float]]:
+    """The point Δ = 0, where a loss or gradient that is not finite cannot be mended by a shorter step.
+
+    With it the numbers that are wanted beside it, in the same read.
+    """
+    finite, (loss, *others) = read(losses, gradient, total(losses), *wanted)
+    if not finite:
         raise FloatingPointError(
             "loss or gradient is not finite at step 0, where nothing has moved yet; look at x, y and the model"
         )
-    loss = float(total(losses))
-    return Point(zero, losses, gradient, loss, loss)
+    return Point(zero, losses, gradient, loss, loss), others
 
 
-def finite(losses: Tensor, gradient: Tensor) -> bool:
-    """Whether every loss and every entry of the gradient is a finite number."""
+def read(losses: Tensor, gradient: Tensor, *wanted: Tensor) -> tuple[bool, list[float]]:
+    """Whether every loss and every entry of the gradient is finite, and the numbers that are wanted: one read."""
     if isinstance(gradient, Tensor):
-        return all(map(math.isfinite, numbers(*torch.aminmax(losses), *torch.aminmax(gradient))))
-    return bool(torch.isfinite(losses).all() & torch.isfinite(gradient).all())
+        ends = [*torch.aminmax(losses), *torch.aminmax(gradient)]
+    else:
+        ends = [torch.where(torch.isfinite(found).all(), 0.0, math.nan) for found in (losses, gradient)]
+    found = numbers(*ends, *wanted)
+    return all(map(math.isfinite, found[: len(ends)])), found[len(ends) :]
 
 
 def raise_if_stuck(step_length: float, oracle: Oracle) -> None:

@@ -11,14 +11,16 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._numeric import at_hand, dot, flat, norm, numbers, pieces, total, zero_like
+from gsat._spectrum import Subspace
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, Point, finite, raise_if_stuck, ridge_of, start
+from gsat.solvers.protocol import Answer, Point, raise_if_stuck, read, ridge_of, start
 from gsat.solvers.relaxed import Schedule, first_trial, next_trial, schedule
 
 REACH = 10.0  # the first step is this many times 1/(λ·ridge): within 5 % of the linearised maximum
 GROWTH = 4.0
 LONGEST = 1e5  # in first steps; a longer one changes nothing and may overflow
+FIVE = 5  # numbers of a step: see `_products`
 PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is given up
 
 
@@ -87,21 +89,23 @@ class Proximal:
         trial, here, zero, eta = cast(Tensor, state.trial), state.here, state.zero, state.eta
         step = None
         if state.products is not None and at_hand(state.products):  # the end is seen before a gradient is spent
-            step = _Step.of(cost, state.products.tolist(), eta, lam)
-            if step.arrives(trial):
+            step = _told(cost, state.products.tolist(), eta, lam)
+            if step is not None and step.arrives(trial):
                 return self._arrive(state, step)
         losses, gradient = oracle(trial)
         if zero is None:
-            return self._leave_zero(oracle, cost, state, start(trial, losses, gradient), lam)
+            return self._leave_zero(oracle, cost, state, losses, gradient, lam)
         if here is None:
             return self._phase_in(oracle, cost, state, trial, losses, gradient, lam)
         bends = [
             dot(slope - new, at - delta) for slope, new, at, delta in pieces(here.gradient, gradient, trial, here.delta)
         ]
         left = [cast(Tensor, state.products)] if step is None else []
-        loss, *read = numbers(total(losses), *bends, *left)
-        turn = sum(read[: len(bends)])
-        step = _Step.of(cost, read[len(bends) :], eta, lam) if step is None else step
+        loss, *others = numbers(total(losses), *bends, *left)
+        turn = sum(others[: len(bends)])
+        step = _told(cost, others[len(bends) :], eta, lam) if step is None else step
+        if step is None:
+            return state._replace(trial=None, products=None)
         if not (math.isfinite(loss) and math.isfinite(turn)):
             raise_if_stuck(step.length, oracle)
             return state._replace(trial=None, products=None, residual=step.length, eta=eta / 10)
@@ -127,8 +131,10 @@ class Proximal:
         """The state with a trial, whose distance is the residual."""
         if state.trial is not None:
             return state
-        state = self._propose(oracle, cost, state, lam)
-        step = _Step.of(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
+        step = None
+        while step is None:
+            state = self._propose(oracle, cost, state, lam)
+            step = _told(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
         return state._replace(residual=step.length, done=step.arrives(oracle.x))
 
     def _arrive(self, state: ProximalState, step: _Step) -> ProximalState:
@@ -140,12 +146,13 @@ class Proximal:
         return state._replace(done=True)
 
     def _leave_zero(
-        self, oracle: Oracle, cost: GroupCost, state: ProximalState, zero: Point, lam: float
+        self, oracle: Oracle, cost: GroupCost, state: ProximalState, losses: Tensor, gradient: Tensor, lam: float
     ) -> ProximalState:
         """The relaxed start where the quadratic term gives it a scale, else a step of the size of the data."""
-        size = float(norm(zero.gradient))
         ridge = ridge_of(cost)
-        eta = REACH / (lam * ridge) if ridge > 0 else (float(norm(oracle.x)) or 1.0) / (size or 1.0)
+        wanted = [norm(gradient)] if ridge > 0 else [norm(gradient), norm(oracle.x)]
+        zero, (size, *reach) = start(cast(Tensor, state.trial), losses, gradient, *wanted)
+        eta = REACH / (lam * ridge) if ridge > 0 else (reach[0] or 1.0) / (size or 1.0)
         plan = schedule(cost, len(oracle.x), state.n_inner, self.relax) if ridge > 0 and size > 0 else ()
         state = state._replace(zero=zero, eta=eta, first_eta=eta, plan=plan)
         if plan:
@@ -163,12 +170,14 @@ class Proximal:
         lam: float,
     ) -> ProximalState:
         """Follow the plan of the relaxed start; at its end the trial is structured and becomes the iterate."""
-        if not finite(losses, gradient):
-            return state._replace(trial=None, here=state.zero)
+        zero = cast(Point, state.zero)
         if state.phase == len(state.plan):
-            here = Point.of(cost, lam, trial, losses, gradient)
-            gain = max(0.0, here.objective - cast(Point, state.zero).objective)
-            return state._replace(trial=None, here=here, gain=gain, n_steps=1)
+            here, _ = Point.of(cost, lam, trial, losses, gradient)
+            if here is None:
+                return state._replace(trial=None, here=zero)
+            return state._replace(trial=None, here=here, gain=max(0.0, here.objective - zero.objective), n_steps=1)
+        if not read(losses, gradient)[0]:
+            return state._replace(trial=None, here=zero)
         trial = next_trial(oracle, cost, state.plan, state.phase, trial, losses, gradient, lam)
         return state._replace(trial=trial, phase=state.phase + 1)
 
@@ -183,8 +192,15 @@ class Proximal:
         elif here is not zero and zero.gradient is not zero.losses:
             # S rises from here on, and the gradient at 0 is as large as the group
             state = state._replace(zero=replace(zero, gradient=zero.losses))
+        memory = cost.memory if isinstance(cost, Penalised) else None
+        if memory is not None:
+            memory.presume = True  # `_told` looks at the report
         trial = cost.prox(torch.add(here.delta, here.gradient, alpha=state.eta), state.eta * lam)
-        return state._replace(trial=trial, products=_products(cost, trial, here))
+        products = _products(cost, trial, here)
+        if memory is not None:
+            memory.presume = False
+            products = products if memory.report is None else torch.cat([products, memory.report.to(products)])
+        return state._replace(trial=trial, products=products)
 
 
 class _Step(NamedTuple):
@@ -207,6 +223,13 @@ class _Step(NamedTuple):
     def arrives(self, trial: Tensor) -> bool:
         """Whether it is no longer than rounding."""
         return self.length <= torch.finfo(trial.dtype).eps * self.reach < math.inf
+
+
+def _told(cost: GroupCost, products: list[float], eta: float, lam: float) -> _Step | None:
+    """The step, by what was read of it; None where the trial was found on trust and does not hold."""
+    if len(products) > FIVE and not cast(Subspace, cast(Penalised, cost).memory).learn(products[FIVE:]):
+        return None
+    return _Step.of(cost, products[:FIVE], eta, lam)
 
 
 def _products(cost: GroupCost, trial: Tensor, here: Point) -> Tensor:

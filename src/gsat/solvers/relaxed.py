@@ -43,7 +43,7 @@ def first_trial(cost: GroupCost, gradient: Tensor, lam: float) -> Tensor:
     matrix = rows(gradient)
     lengths = norm(matrix, dim=1, keepdim=True).to(gradient.dtype)
     longest = lengths.amax()
-    even = matrix * (longest / lengths.clamp(min=1e-6 * float(longest)))
+    even = matrix * (longest / torch.maximum(lengths, 1e-6 * longest))
     return even.view_as(gradient) / (2 * lam * ridge_of(cost))
 
 
@@ -84,30 +84,30 @@ def _tournament(
     left, field = int(plan[phase]), int(plan[phase - 1]) if phase > 0 else 0
     turn = torch.arange(len(trial), device=trial.device)
     if phase == 0:
-        return _climb(cost, turn % left, gradient, lam)
+        return _climb(cost, left, gradient, lam)
     if left == field or left == 1:
-        climbed = _climb(cost, turn % field, gradient, lam)
+        climbed = _climb(cost, field, gradient, lam)
         if field < plan[0]:
             climbed = torch.lerp(trial, climbed, FINAL_STRIDE)
         return climbed if left > 1 else _winner(oracle, cost, climbed[:field], lam)
     scores = losses - lam * cost.ridge * norm(rows(trial), dim=1).square().to(losses.dtype)
-    mean = scores.new_zeros(field).index_add_(0, turn % field, scores) / torch.bincount(turn % field, minlength=field)
+    sizes = scores.new_tensor([len(range(heat, len(trial), field)) for heat in range(field)])
+    mean = scores.new_zeros(field).index_add_(0, turn % field, scores) / sizes
     winners = mean.topk(left).indices  # the first `field` rows hold one shift each
     return trial[winners[turn % left]]
 
 
-def _climb(cost: Penalised, heat: Tensor, gradient: Tensor, lam: float) -> Tensor:
+def _climb(cost: Penalised, field: int, gradient: Tensor, lam: float) -> Tensor:
     """The linearised maximum of one shift per heat."""
-    return linearised_maximum(PerBatch(cost).bind(heat), gradient, lam)
+    return linearised_maximum(PerBatch(cost).in_turn(field, len(gradient)), gradient, lam)
 
 
 def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tensor:
     """The shift with the largest S on the whole group; two forward passes are charged as one gradient."""
-    m = len(oracle.x)
+    price = lam * cost.ridge * len(oracle.x)
     scores = [
-        float(total(oracle.losses(shift.expand_as(oracle.x)))) - lam * cost.ridge * m * float(norm(shift)) ** 2
-        for shift in shifts
+        total(oracle.losses(shift.expand_as(oracle.x))) - price * norm(shift).double().square() for shift in shifts
     ]
     oracle.n_gradients += (len(shifts) + 1) // 2
-    best = max(range(len(shifts)), key=lambda i: scores[i] if math.isfinite(scores[i]) else -math.inf)
-    return shifts[best].expand_as(oracle.x).contiguous()
+    best = torch.stack(scores).nan_to_num(nan=-math.inf, posinf=-math.inf).argmax()
+    return shifts.index_select(0, best.reshape(1)).expand_as(oracle.x).contiguous()
