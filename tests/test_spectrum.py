@@ -31,7 +31,9 @@ def error(p, expected):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("share", [0.0, 1e-7, 1e-4, 9e-3, 1.1e-2, 0.3])
 @pytest.mark.parametrize("shape", LONG)
-def test_ill_conditioned(shape, share, dtype):
+@pytest.mark.parametrize("at_hand", [("cpu",), ()], ids=["at hand", "unread"])
+def test_ill_conditioned(shape, share, dtype, at_hand, monkeypatch):
+    monkeypatch.setattr("gsat._numeric.AT_HAND", at_hand)
     v = with_singular_values(shape, np.geomspace(1, 1e-6, 60)).to(dtype)
     p = gsat.LowRank(1.0).shrink(v, share)
     assert p.dtype == dtype
