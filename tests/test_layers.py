@@ -12,6 +12,7 @@ ROOT = Path(gsat.__file__).parent
 LAYERS = (  # a module may be missing, but none may be outside
     ("_checks",),
     ("_numeric",),
+    ("_subspace",),
     ("_spectrum",),
     ("_unread",),
     ("columns", "costs", "curvature", "models"),

@@ -8,7 +8,7 @@ from torch.nn.utils import parametrizations
 
 import gsat
 from gsat import attacks
-from gsat._spectrum import gram64
+from gsat._numeric import gram64
 from gsat.grouping import scaled
 from gsat.models import seeded
 from gsat.reduce import Basis, row_space

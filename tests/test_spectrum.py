@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import gsat
-from gsat._spectrum import _tail_bound, singular_values
+from gsat._spectrum import singular_values
+from gsat._subspace import _tail_bound
 from strategies import normal
 
 LONG = [(60, 900), (900, 60)]

@@ -6,7 +6,8 @@ import torch
 
 import gsat
 from gsat import _unread
-from gsat._spectrum import Soft, Subspace
+from gsat._spectrum import Soft
+from gsat._subspace import Subspace
 from strategies import normal
 from test_spectrum import FEW, by_svd, drifting, error, with_singular_values
 

@@ -13,6 +13,7 @@ from gsat import _checks
 
 DUST = 1e-20
 AT_HAND = ("cpu",)  # devices whose numbers cost nothing to read
+BLOCK64 = 2048  # columns turned to float64 at a time: the whole matrix is never copied
 FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 
 
@@ -49,6 +50,17 @@ def norm(v: Tensor, dim: int | None = None, *, order: float = 2, keepdim: bool =
 def _in_rows(v: Tensor) -> bool:
     """Whether v is a matrix whose rows lie in one piece each."""
     return v.ndim == 2 and v.stride(1) == 1
+
+
+def gram64(v: Tensor) -> Tensor:
+    """v·vᵀ accumulated in float64 by blocks of columns."""
+    first, *others = torch.split(v, BLOCK64, dim=1)
+    part = first.double()
+    gram = part @ part.T
+    for block in others:
+        part = block.double()
+        gram.addmm_(part, part.T)
+    return gram
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

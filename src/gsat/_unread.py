@@ -1,7 +1,7 @@
 """Singular value shrinkage where reading a number of the device means waiting for it: nothing is read.
 
-What `gsat._spectrum` decides by numbers is computed whatever they are; a remembered subspace is used where the caller
-looks at a report afterwards, together with numbers of its own.
+What `gsat._spectrum` and `gsat._subspace` decide by numbers is computed whatever they are; a remembered subspace is
+used where the caller looks at a report afterwards, together with numbers of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gsat._spectrum import ROUNDED, SAFE, First, Problem, Soft, Subspace, gram64, rescaled, tail
+from gsat._numeric import gram64
+from gsat._spectrum import First, Soft, rescaled
+from gsat._subspace import ROUNDED, SAFE, Problem, Subspace, tail
 
 _TURNS = 2  # of the subspace iteration: one is mostly enough, and more cannot be asked for
 
@@ -52,7 +54,7 @@ def _all(v: Tensor) -> Found:
 
 
 def _leading(problem: Problem) -> Found:
-    """All above tau, with the tests of `gsat._spectrum`; both those of the other eigenvalues."""
+    """All above tau, with the tests of `gsat._subspace`; both those of the other eigenvalues."""
     power, order = problem.powers
     image, tau, least = problem.gram @ problem.basis, problem.tau, problem.least
     for _ in range(_TURNS):

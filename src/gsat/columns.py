@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gsat._numeric import norm
-from gsat._spectrum import gram64
+from gsat._numeric import gram64, norm
 
 BLOCK = 1024  # columns that are worked on at a time: what is made of them is small, and stays in the cache
 FORMED = 0.75  # of the parts of a trial: the rest is formed twice more, which saves memory and takes little time

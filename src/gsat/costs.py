@@ -15,7 +15,8 @@ from torch import Tensor
 
 from gsat import _checks, _unread
 from gsat._numeric import at_hand, norm, rows, wide
-from gsat._spectrum import First, Soft, Subspace, rescale_singular_values, singular_values
+from gsat._spectrum import First, Soft, rescale_singular_values, singular_values
+from gsat._subspace import Subspace
 
 
 class GroupCost(Protocol):

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._numeric import rows
-from gsat._spectrum import Subspace
+from gsat._subspace import Subspace
 from gsat.costs import GroupCost, Penalised, Universal, indicator
 
 

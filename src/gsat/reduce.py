@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from gsat._numeric import norm, rows
-from gsat._spectrum import gram64
+from gsat._numeric import gram64, norm, rows
 
 EVEN = 1e-3  # where the diagonal of R spans more than this, W·Wᵀ has lost too many digits and W itself is decomposed
 LEVEL = 0.1  # the same for W·Wᵀ summed in float32, which takes half the time

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._numeric import at_hand, dot, flat, norm, numbers, pieces, total, zero_like
-from gsat._spectrum import Subspace
+from gsat._subspace import Subspace
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
 from gsat.solvers.protocol import Answer, Point, raise_if_stuck, read, ridge_of, start
