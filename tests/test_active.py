@@ -20,9 +20,8 @@ BLOCKS = torch.arange(D) // 4
 
 @pytest.fixture(autouse=True)
 def _small_groups_too(monkeypatch):
-    """The problems here are too narrow for the short-cut to pay, and for more than one part."""
+    """The problems here are too narrow for the short-cut to pay."""
     monkeypatch.setattr("gsat.active.WIDE", 0)
-    monkeypatch.setattr("gsat.columns.BLOCK", 7)
 
 
 def network(dtype=torch.float64, bias=True, h=H):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gsat
-from gsat.columns import Ahead, Columns, Layer, Whole
+from gsat.columns import Columns, Layer, Stride, Whole, parted
 from gsat.implicit import Implicit
 from networks import net
 from strategies import normal
@@ -14,16 +14,11 @@ from strategies import normal
 M, D, H = 5, 23, 3
 
 
-@pytest.fixture(autouse=True)
-def _several_parts(monkeypatch):
-    monkeypatch.setattr("gsat.columns.BLOCK", 4)
-
-
 def step(a=0.8):
     """All columns C of an iterate, and V = a·C + P·W from there, both as arrays too."""
     layer, c, p = Layer(normal(H, D, seed=0)), normal(D, M, seed=1), normal(M, H, seed=2)
-    base = Whole(layer, [part.clone() for part in torch.split(c, 4)])
-    return base, Ahead(base, a, p), c, a * c + layer.weight.T @ p.T
+    base = Whole(layer, [part.clone() for part in parted(c)])
+    return base, Stride(base, a, p), c, a * c + layer.weight.T @ p.T
 
 
 def factors():
@@ -31,33 +26,33 @@ def factors():
 
 
 def test_some_parts_of_a_trial_are_formed_late():
-    base, ahead, c, v = step()
-    assert 0 < len(ahead.formed) < len(ahead.pieces)
-    torch.testing.assert_close(ahead.norms, v.norm(dim=1))
-    trial, expected = ahead.all(factors()), v * factors()[:, None]
+    base, stride, c, v = step()
+    assert 0 < len(stride.formed) < len(stride.pieces)
+    torch.testing.assert_close(stride.norms, v.norm(dim=1))
+    trial, expected = stride.all(factors()), v * factors()[:, None]
     torch.testing.assert_close(torch.cat(list(trial.blocks())), expected)
     torch.testing.assert_close(trial.through, expected.T @ base.layer.weight.T)
     products = torch.stack([(expected**2).sum(), (expected * (expected - c)).sum(), ((expected - c) ** 2).sum()])
     torch.testing.assert_close(trial.products, products)
     torch.testing.assert_close(trial.values, expected)
-    torch.testing.assert_close(torch.cat(list(trial.parts)), expected)
-    torch.testing.assert_close(torch.cat(list(base.parts)), c)
+    torch.testing.assert_close(torch.cat(list(trial.form())), expected)
+    torch.testing.assert_close(torch.cat(list(base.form())), c)
 
 
 def test_an_iterate_that_has_been_left_is_let_go_part_by_part():
-    base, ahead, _, v = step()
-    watched = [weakref.ref(part) for part in base.parts]
-    trial, most = ahead.all(factors()), len(ahead.formed)
-    del base, ahead
+    base, stride, _, v = step()
+    watched = [weakref.ref(part) for part in base.form()]
+    trial, most = stride.all(factors()), len(stride.formed)
+    del base, stride
     assert [part() is None for part in watched] == [True] * most + [False] * (len(watched) - most)
-    torch.testing.assert_close(torch.cat(list(trial.parts)), v * factors()[:, None])
+    torch.testing.assert_close(torch.cat(list(trial.form())), v * factors()[:, None])
     assert all(part() is None for part in watched)
 
 
 def test_a_trial_of_few_columns():
-    base, ahead, _, v = step()
+    base, stride, _, v = step()
     index = torch.tensor([0, 3, 4, 11, 21, 22])
-    found = ahead.few(factors(), index)
+    found = stride.few(factors(), index)
     torch.testing.assert_close(found.values, (v * factors()[:, None])[index])
     assert torch.equal(found.index, index)
     torch.testing.assert_close(found.through, found.values.T @ base.layer.weight.T[index])
@@ -69,14 +64,14 @@ def test_nothing_of_a_product_is_formed_before_it_is_asked_for():
     assert "through" in vars(found)
     torch.testing.assert_close(found.through, expected.T @ layer.weight.T)
     torch.testing.assert_close(torch.cat(list(found.blocks())), expected)
-    torch.testing.assert_close(torch.cat(list(found.parts)), expected)
+    torch.testing.assert_close(torch.cat(list(found.form())), expected)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
 @pytest.mark.parametrize("beta", [0.0, -1.0, 0.4])
 def test_products_along_a_step_are_those_of_the_arrays(alpha, beta):
-    base, ahead, c, v = step()
-    trial, far = ahead.all(factors()), Columns(base.layer, torch.tensor([2, 9]), normal(2, M, seed=5))
+    base, stride, c, v = step()
+    trial, far = stride.all(factors()), Columns(base.layer, torch.tensor([2, 9]), normal(2, M, seed=5))
     u = v * factors()[:, None]
     mine = Implicit(base.layer, M, None, (alpha, trial), (beta, base))
     for terms, array in (
@@ -92,8 +87,8 @@ def test_products_along_a_step_are_those_of_the_arrays(alpha, beta):
 def test_a_short_step_keeps_its_length():
     """‖U − C‖ is not the difference of large numbers."""
     layer, c = Layer(normal(H, D, seed=0, dtype=torch.float32)), normal(D, M, seed=1, dtype=torch.float32)
-    base = Whole(layer, list(torch.split(c, 4)))
-    trial = Ahead(base, 1.0, 1e-6 * normal(M, H, seed=2, dtype=torch.float32)).all(torch.ones(D))
+    base = Whole(layer, list(parted(c)))
+    trial = Stride(base, 1.0, 1e-6 * normal(M, H, seed=2, dtype=torch.float32)).all(torch.ones(D))
     here, there = (Implicit(layer, M, None, (1.0, columns)) for columns in (base, trial))
     expected = (trial.values.double() - c.double()).norm()
     assert float(torch.dot(there - here, there - here)) ** 0.5 == pytest.approx(float(expected), rel=1e-5)

@@ -1,4 +1,4 @@
-"""What the proximal solver reads of the device, and when it knows that it has arrived."""
+"""What the solvers read of the device, and when the proximal one knows that it has arrived."""
 
 import pytest
 import torch
@@ -69,10 +69,11 @@ COSTS = [
 SOLVERS = [gsat.Proximal(), gsat.Proximal(relax=0), gsat.ADMM(), gsat.Linearised()]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("cost", COSTS, ids=repr)
-def test_a_step_reads_the_device_once(cost, solver, reads):
-    x, target = (normal(24, D, seed=seed, dtype=torch.float32) for seed in (1, 0))
+def test_a_step_reads_the_device_once(cost, solver, dtype, reads):
+    x, target = (normal(24, D, seed=seed, dtype=dtype) for seed in (1, 0))
     for found in reads_of_steps(solver, cost, x, target, 40.0, reads):
         assert found == ["tolist"]
 
@@ -156,3 +157,62 @@ def test_norms_without_a_read_are_the_same(cost, scale, monkeypatch):
     monkeypatch.setattr("gsat._numeric.AT_HAND", ())
     assert expected.min() > 0.5 * scale
     torch.testing.assert_close(cost.norms(v), expected, rtol=1e-6, atol=0)
+
+
+def test_an_end_beside_losses_that_are_not_finite_is_an_end(monkeypatch):
+    """Whether the numbers are read before the gradient or after it."""
+    for seed in range(30):
+        x, target = normal(M, D, seed=seed), normal(M, D, seed=100 + seed)
+
+        def base(z, target=target):
+            return -((z - target) ** 2).sum(1)
+
+        best = gsat.maximise(base, x, gsat.Unstructured(), lam=0.6, n_inner=40)
+        top = base(x + best.delta).max()
+
+        def loss(z, base=base, top=top):
+            values = base(z)
+            return values + torch.where(values.detach() > top, torch.nan, 0.0)
+
+        for at_hand in (("cpu",), ()):
+            monkeypatch.setattr("gsat._numeric.AT_HAND", at_hand)
+            found = gsat.maximise(loss, x, gsat.Unstructured(), lam=0.6, n_inner=40)
+            assert found.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("at_hand", [("cpu",), ()], ids=["at hand", "unread"])
+@pytest.mark.parametrize("cost", [gsat.LowRank(0.3), gsat.LowRank(0.3, k=2), gsat.GroupSparse(0.3)], ids=repr)
+def test_a_perturbation_that_is_not_finite_is_said_to_be_so(cost, at_hand, monkeypatch):
+    monkeypatch.setattr("gsat._numeric.AT_HAND", at_hand)
+    x = normal(24, D, seed=1, dtype=torch.float32)
+    with pytest.raises(FloatingPointError, match=r"not finite at step 1: eta1 = 1e\+30 is too large"):
+        gsat.maximise(lambda z: (1e10 * torch.sin(z)).sum(1), x, cost, lam=1.0, solver=gsat.ADMM(eta1=1e30), n_inner=6)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e40])
+def test_scales_at_which_squares_leave_their_range(scale, monkeypatch):
+    x, target = (scale * v.double() for v in low_rank_problem())
+    cost = scaled(gsat.LowRank(0.3), scale)
+
+    def ascent():
+        return gsat.maximise(loss, x, cost, lam=2e4, n_inner=12, solver=gsat.Proximal(relax=0))
+
+    def loss(z):
+        return -((((z - target) / scale) ** 2).sum(1) ** 2)
+
+    expected = ascent()
+    monkeypatch.setattr("gsat._numeric.AT_HAND", ())
+    assert ascent().objective == pytest.approx(expected.objective, rel=1e-2)
+
+
+def test_a_loop_of_ones_own_may_go_on_after_its_end(reads):
+    x, target = low_rank_problem()
+    cost, solver = gsat.LowRank(0.3).remembering(), gsat.Proximal()
+    oracle = Oracle(lambda z: -(((z - target) ** 2).sum(1) ** 2), x)
+    state = solver.init(oracle.x, 20)
+    for _ in range(8):
+        state = solver.step(oracle, cost, state, lam=2e4)
+    ended = solver.finish(oracle, cost, state, lam=2e4)
+    after = solver.step(oracle, cost, ended, lam=2e4)
+    assert after.here.objective >= ended.here.objective - 1e-6 * abs(ended.here.objective)
+    assert gsat.ADMM().finish(oracle, cost, gsat.ADMM().init(oracle.x, 20), lam=1.0).residual == torch.inf

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, softplus
 
 import gsat
 from gsat.models import ELUNet, seeded
@@ -281,6 +281,19 @@ def test_an_ascent_ends_where_a_step_gains_little_of_what_the_first_one_did(digi
     assert state.done
     assert len(gains) > 1
     assert gains[-1] < tol * gains[0] <= min(gains[:-1])
+
+
+@pytest.mark.parametrize("seed", [249, 0, 1])
+def test_an_ascent_that_gains_next_to_nothing_never_falls_below_its_start(seed):
+    """Steps may fall by rounding, but not below S(0), where the gradient is no longer known; so they did for 249."""
+    generator = torch.Generator().manual_seed(seed)
+    x, w = torch.randn(20, 50, generator=generator), torch.randn(50, generator=generator)
+
+    def loss(z):
+        return softplus(z @ w / 7)
+
+    found = gsat.maximise(loss, x, gsat.Unstructured(), lam=1e6)
+    assert found.objective >= total(loss, x) / len(x)
 
 
 @pytest.mark.parametrize("lam", [0.5, 1.0])

@@ -6,12 +6,13 @@ used where the caller looks at a report afterwards, together with numbers of its
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gsat._numeric import gram64
+from gsat._numeric import gram64, norm
 from gsat._spectrum import First, Soft, rescaled
 from gsat._subspace import ROUNDED, SAFE, Problem, Subspace, tail
 
@@ -36,7 +37,10 @@ def rescale_singular_values(v: Tensor, share: Soft | First, memory: Subspace | N
     short = work.T if v.shape[0] > v.shape[1] else work
     trusted = memory if memory is not None and memory.presume else None
     problem = None if trusted is None else trusted.problem(short, share.tau)
-    vectors, sigma, sure = _all(short) if problem is None else _leading(problem)
+    try:
+        vectors, sigma, sure = _all(short) if problem is None else _leading(problem)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        vectors, sigma, sure = _whole(short)
     shares = share.shares(sigma)
     if trusted is not None:
         trusted.presumed(vectors, torch.stack([sure.to(sigma), shares.gt(0).sum().to(sigma), sigma[0]]))
@@ -53,6 +57,14 @@ def _all(v: Tensor) -> Found:
     return Found(vectors.flip(1), values.flip(0).clamp(min=0).sqrt(), sure)
 
 
+def _whole(v: Tensor) -> Found:
+    """As `_all`, where that fails: the full SVD is slow but has a fall-back of its own."""
+    if not bool(torch.isfinite(v).all()):
+        raise ValueError(f"the matrix must be finite, its largest entry is {float(norm(v, order=math.inf))}")
+    vectors, sigma, _ = torch.linalg.svd(v.double(), full_matrices=False)
+    return Found(vectors, sigma, torch.ones((), device=v.device))
+
+
 def _leading(problem: Problem) -> Found:
     """All above tau, with the tests of `gsat._subspace`; both those of the other eigenvalues."""
     power, order = problem.powers
@@ -64,7 +76,7 @@ def _leading(problem: Problem) -> Found:
     found, largest = torch.where(above, values, 0), sigma[-1]
     rounding = torch.maximum(problem.eps * tau * largest, problem.own * values[-1])
     rest = power.square().sum() * (1 + ROUNDED) - found.pow(2 * order).sum()
-    others = (rest < tau ** (4 * order)) | (tail(problem, vectors, found) == 0)
+    others = (rest.clamp(min=0).pow(1 / (2 * order)) < tau**2) | (tail(problem, vectors, found) == 0)
     inside = (largest > 1 / SAFE) & (largest < SAFE) & (tau >= least * largest)
     sure = (torch.where(above, errors, 0).amax() <= rounding) & ~above[0] & others & inside
     return Found(vectors.flip(1), sigma.flip(0), sure)

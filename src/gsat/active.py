@@ -68,7 +68,7 @@ class ActiveSet:
 
 @dataclass(frozen=True)
 class Sparse:
-    """A perturbation of which few columns differ from 0: a `gsat.moved.Form`."""
+    """A perturbation of which some columns differ from 0, or all: a `gsat.moved.Form`."""
 
     seen: Tensor  # (m, h), the output of the first layer at Δ = 0
     delta: Implicit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -11,13 +12,19 @@ from torch import Tensor
 
 from gsat._numeric import gram64, norm
 
-BLOCK = 1024  # columns that are worked on at a time: what is made of them is small, and stays in the cache
-FORMED = 0.75  # of the parts of a trial: the rest is formed twice more, which saves memory and takes little time
+BLOCK = 1024  # columns that are worked on at a time at the most: what is made of them stays in the cache
+PARTS = 16  # in which columns are worked on at the least, so that what is made of one is small beside all
+FORMED = 0.75  # of the parts of a trial: the rest is formed three times, which takes a tenth of the time
 
 
 def parted(v: Tensor, dim: int = 0) -> Sequence[Tensor]:
-    """V in parts of at most BLOCK columns of the group, which lie along `dim`."""
-    return torch.split(v, BLOCK, dim)
+    """V in parts along `dim`, along which the columns of the group lie."""
+    return torch.split(v, block(v.shape[dim]), dim)
+
+
+def block(n: int) -> int:
+    """How many of n columns are worked on at a time."""
+    return max(1, min(BLOCK, math.ceil(n / PARTS)))
 
 
 class Layer:
@@ -38,7 +45,7 @@ class Layer:
 
     @property
     def parts(self) -> Sequence[Tensor]:
-        """All columns of W, as rows: (BLOCK, h) each."""
+        """All columns of W, as rows: (b, h) each."""
         return parted(self.weight.T)
 
     def columns(self, index: Tensor) -> Tensor:
@@ -63,14 +70,13 @@ class Columns:
         """Whether no column is left out."""
         return len(self.index) == self.layer.weight.shape[1]
 
-    @property
-    def parts(self) -> Sequence[Tensor]:
-        """The values, to be kept: (BLOCK, m) each."""
+    def form(self) -> Sequence[Tensor]:
+        """The values, to be kept: (b, m) each."""
         return parted(self.values)
 
     def blocks(self) -> Iterator[Tensor]:
-        """The values, to be looked at: (BLOCK, m) each."""
-        yield from self.parts
+        """The values, to be looked at: (b, m) each."""
+        yield from self.form()
 
     @cached_property
     def through(self) -> Tensor:
@@ -82,15 +88,15 @@ class Columns:
         return Columns(self.layer, self.index, self.values * rows.T)
 
     def among(self, index: Tensor) -> Iterator[Tensor]:
-        """The values in the columns `index`, which contains that of these: (BLOCK, m) each."""
-        n = len(index)
+        """The values in the columns `index`, which contains that of these: (b, m) each."""
+        n, step = len(index), block(len(index))
         if n == len(self.index):
             yield from self.blocks()
             return
         place = torch.searchsorted(index, self.index)
-        ends = torch.searchsorted(place, torch.arange(0, n + BLOCK, BLOCK, device=index.device)).tolist()
-        for begin, first, last in zip(range(0, n, BLOCK), ends, ends[1:], strict=False):
-            part = self.values.new_zeros(min(BLOCK, n - begin), self.values.shape[1])
+        ends = torch.searchsorted(place, torch.arange(0, n + step, step, device=index.device)).tolist()
+        for begin, first, last in zip(range(0, n, step), ends, ends[1:], strict=False):
+            part = self.values.new_zeros(min(step, n - begin), self.values.shape[1])
             part[place[first:last] - begin] = self.values[first:last]
             yield part
 
@@ -113,29 +119,40 @@ class Piece(NamedTuple):
 class Whole(Columns):
     """All columns, in parts of which some are not formed yet.
 
-    Those are formed anew each time they are looked at. `parts` forms them for good, and lets what they are made of go
+    Those are formed anew each time they are looked at. `form` forms them for good, and lets what they are made of go
     one by one: where a trial has taken the place of the iterate from which it was made, nothing else holds that.
+    through:  their product with Wᵀ, (m, h), where it is known
+    origin:   the token of the columns from which these are a step
+    products: ‖U‖², ⟨U, S⟩ and ‖S‖², U these columns and S that step
     """
 
-    def __init__(self, layer: Layer, formed: list[Tensor], rest: Sequence[Piece] = ()) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        formed: list[Tensor],
+        rest: Sequence[Piece] = (),
+        *,
+        through: Tensor | None = None,
+        origin: object = None,
+        products: Tensor | None = None,
+    ) -> None:
         self.layer, self.index, self.token = layer, layer.every, object()
         self._formed, self._rest = formed, list(rest)
-        self.origin: object = None  # the token of the columns from which it is a step
-        self.products: Tensor | None = None  # ‖U‖², ⟨U, S⟩ and ‖S‖², U these columns and S that step
+        self.origin, self.products = origin, products
+        if through is not None:
+            self.through = through
 
     @classmethod
     def of_product(cls, layer: Layer, p: Tensor, factor: Tensor) -> Whole:
         """P·W·diag(factor), of which nothing is formed: through is P·(W·diag(factor)·Wᵀ)."""
         pieces = [Piece(None, w, p, 0.0, f) for w, f in zip(layer.parts, parted(factor), strict=True)]
-        found, square = cls(layer, [], pieces), p.new_zeros(p.shape[1], p.shape[1])
-        for piece, f in zip(pieces, parted(factor), strict=True):
-            square.addmm_(piece.w.T * f, piece.w)
-        found.through = p @ square
-        return found
+        square = p.new_zeros(p.shape[1], p.shape[1])
+        for w, f in zip(layer.parts, parted(factor), strict=True):
+            square.addmm_(w.T * f, w)
+        return cls(layer, [], pieces, through=p @ square)
 
-    @property
-    def parts(self) -> Sequence[Tensor]:
-        """All of them formed."""
+    def form(self) -> Sequence[Tensor]:
+        """All of them, formed for good."""
         while self._rest:
             self._formed.append(self._rest[0].form())
             del self._rest[0]
@@ -167,12 +184,12 @@ class Whole(Columns):
         return Whole(self.layer, [part * rows.T for part in self.blocks()])
 
 
-class Ahead:
+class Stride:
     """V = a·C + P·W for columns C that are all there: most parts of it, and the norms of its columns."""
 
     def __init__(self, base: Columns, a: float, p: Tensor) -> None:
         self.base = base
-        self.pieces = [Piece(c, w, p, a) for c, w in zip(base.parts, base.layer.parts, strict=True)]
+        self.pieces = [Piece(c, w, p, a) for c, w in zip(base.form(), base.layer.parts, strict=True)]
         self.formed: list[Tensor] = []
         most, norms = int(FORMED * len(self.pieces)), []
         for place, piece in enumerate(self.pieces):
@@ -194,7 +211,7 @@ class Ahead:
         layer, rest = self.base.layer, []
         through = self.norms.new_zeros(len(layer.weight), len(self.pieces[0].p))
         products = self.norms.new_zeros(3, dtype=torch.float64)
-        for place, (c, piece, f) in enumerate(zip(self.base.parts, self.pieces, parted(factor), strict=True)):
+        for place, (c, piece, f) in enumerate(zip(self.base.form(), self.pieces, parted(factor), strict=True)):
             if place < len(self.formed):
                 part = self.formed[place].mul_(f[:, None])
             else:
@@ -203,9 +220,7 @@ class Ahead:
             through.addmm_(piece.w.T, part)
             products += _products(part, c)
             del part  # before the next one is formed
-        found = Whole(layer, self.formed, rest)
-        found.through, found.products, found.origin = through.T, products, self.base.token
-        return found
+        return Whole(layer, self.formed, rest, through=through.T, origin=self.base.token, products=products)
 
 
 def _products(part: Tensor, c: Tensor) -> Tensor:

@@ -138,9 +138,8 @@ class GroupSparse(_Weighted):
     def norms(self, delta: Tensor) -> Tensor:
         """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
         _checks.group("delta", delta)
-        if isinstance(delta, Tensor) and delta.dtype != torch.float64 and not at_hand(delta):
-            # squares do not leave the range of float64, and nothing is read
-            columns = cast(Tensor, torch.linalg.vector_norm(rows(delta), dim=0, dtype=torch.float64))
+        if isinstance(delta, Tensor) and not at_hand(delta):
+            columns = _norms_unread(rows(delta))
         else:
             columns = norm(rows(delta), dim=0)
             size = float(norm(columns))
@@ -246,6 +245,14 @@ class Unstructured(Penalised):
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         return v.clone()
+
+
+def _norms_unread(v: Tensor) -> Tensor:
+    """The norm of each column, float64, whatever its size and without a read."""
+    if v.dtype != torch.float64:  # squares do not leave the range of float64
+        return cast(Tensor, torch.linalg.vector_norm(v, dim=0, dtype=torch.float64))
+    unit = torch.exp2(torch.frexp(norm(v, order=math.inf)).exponent.to(v.dtype) - 1)  # a power of 2: nothing is rounded
+    return norm(v / unit, dim=0) * unit
 
 
 def indicator(excess: Tensor, size: Tensor, delta: Tensor) -> Tensor:

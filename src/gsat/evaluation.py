@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 from tqdm.auto import tqdm
 
-from gsat import _checks
+from gsat import _checks, layout
 from gsat._numeric import norm, rows
 from gsat.adversary import per_sample_cross_entropy
 from gsat.attacks import Attack, Universal
@@ -87,7 +87,7 @@ def _row(
         sample_loss = per_sample_cross_entropy if attack is None or attack.loss is None else attack.loss
         with frozen(module), torch.no_grad():
             for part, known in zip(torch.split(moved, AT_ONCE), torch.split(y, AT_ONCE), strict=True):
-                outputs = module(part)
+                outputs = layout.outputs(module, part)
                 hits += int((outputs.argmax(1) == known).sum())
                 loss += float(sample_loss(outputs, known).sum())
         length += float(norm(rows(delta), dim=1).sum())

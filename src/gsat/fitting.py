@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from gsat import models
+from gsat import layout, models
 from gsat._numeric import mean_norm
 from gsat.adversary import SampleLoss
 from gsat.defences import GSAT, Defence
@@ -192,7 +192,7 @@ def _probe(module: nn.Module, rows: Standardised, n_outputs: int) -> None:
     rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
     with frozen(module), torch.no_grad():
         try:
-            outputs = module(x)
+            outputs = layout.outputs(module, x)
         except RuntimeError as error:
             raise ValueError(f"{rule}, but fails on them: {error}") from error
     if tuple(outputs.shape) != (len(x), n_outputs):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm
-from gsat.columns import Ahead, Columns, Layer, Whole, parted
+from gsat.columns import Columns, Layer, Stride, Whole, parted
 
 SLACK = 1.2  # the columns held may be this many times those that move: iterates then match, often without a search
 MOST = 0.4  # where a larger share of the columns moves, all are held, and none has to be picked out
@@ -109,15 +109,15 @@ class Implicit:
         return torch.cat([self.new_zeros(0, self.m), *self.blocks(self.index)])
 
     @cached_property
-    def ahead(self) -> Ahead | None:
+    def stride(self) -> Stride | None:
         """V as a step from columns that are all held; None where it is none."""
         if self.p is None or len(self.terms) != 1 or not self.terms[0][1].all:
             return None
         factor, columns = self.terms[0]
-        return Ahead(columns, factor, self.p)
+        return Stride(columns, factor, self.p)
 
     def blocks(self, index: Tensor) -> Iterator[Tensor]:
-        """Columns of V, all those that are held among them, to be looked at: (BLOCK, m) each."""
+        """Columns of V, all those that are held among them, to be looked at: (b, m) each."""
         sums = _sums(self, index)
         if self.p is None:
             yield from sums
@@ -129,7 +129,7 @@ class Implicit:
     def settle(self) -> None:
         """Form all columns that are held, for good: what is formed on demand needs W as it is now."""
         for _, columns in self.terms:
-            _ = columns.parts
+            columns.form()
 
     def moving(self) -> Tensor:
         """The numbers of the held columns that differ from 0."""
@@ -173,10 +173,10 @@ class Implicit:
         if self.p is None:
             return self._with(self._all(factor) if self.all else self._few(self.index, self.held, factor))
         index = factor.nonzero().squeeze(1)
-        few, ahead = len(index) <= MOST * len(factor), self.ahead
-        vars(self).pop("ahead")  # norms have been taken of it: overwritten and let go
-        if ahead is not None:
-            return self._with(ahead.few(factor, index) if few else ahead.all(factor))
+        few, stride = len(index) <= MOST * len(factor), self.stride
+        vars(self).pop("stride")  # norms have been taken of it: overwritten and let go
+        if stride is not None:
+            return self._with(stride.few(factor, index) if few else stride.all(factor))
         if not few:
             return self._with(self._all(factor))
         joint = _union([index, self.index], self.layer)
@@ -298,8 +298,8 @@ def _vector_norm(
         found = [norm(part, order=order) for part in parts if part.numel()]
         return torch.stack([v.new_zeros((), dtype=dtype), *found]).amax()
     if dim == 0:
-        if v.ahead is not None:
-            return v.ahead.norms
+        if v.stride is not None:
+            return v.stride.norms
         parts = v.blocks(v.index) if v.p is None else iter([v.held])
         held = torch.cat([v.new_zeros(0), *(norm(part, dim=1) for part in parts)])
         if v.all:
@@ -319,9 +319,9 @@ def _vector_norm(
 
 def _isfinite(v: Implicit) -> Tensor:
     """Whether the numbers that make up V are finite."""
-    parts = [part for _, columns in v.terms for part in columns.blocks()] + ([] if v.p is None else [v.p])
-    factors = torch.tensor([math.isfinite(factor) for factor, _ in v.terms], device=v.device)
-    return torch.cat([factors, *(torch.isfinite(part).all().reshape(1) for part in parts)])
+    found = [torch.isfinite(part).all() for _, columns in v.terms for part in columns.blocks()]
+    found += [torch.tensor(math.isfinite(factor), device=v.device) for factor, _ in v.terms]
+    return torch.stack([*found, *([] if v.p is None else [torch.isfinite(v.p).all()])])
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {

@@ -37,8 +37,8 @@ def _prefers(model: nn.Module, x: Tensor) -> bool:
     if x.dtype != torch.float32 or x.device.type != "cpu":
         return False
     said = getattr(model, "channels_last", None)
-    if isinstance(said, bool):
-        return said
+    if said is not None:
+        return bool(said)
     layers = list(leaves(model))
     return any(type(layer) is nn.Conv2d for layer in layers) and all(map(_of_torch, layers))
 

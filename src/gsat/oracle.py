@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from gsat import _checks
+from gsat._numeric import norm
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -30,6 +32,11 @@ class Oracle:
         self.n_gradients = 0
         self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
         self._loss = loss
+
+    @cached_property
+    def size(self) -> float:
+        """‖x‖_F."""
+        return float(norm(self.x))
 
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The losses at x + Δ and their gradient in Δ."""

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsat import _checks
+from gsat import _checks, layout
 from gsat._numeric import at_a_time, norm, rows, total
 from gsat.adversary import SampleLoss
 from gsat.attacks import Attack
@@ -104,7 +104,7 @@ class Transforms:
         losses, squares = [], []
         for oracle in self._everybody():
             zero = torch.zeros_like(oracle.x)
-            point, _ = start(zero, *oracle(zero))
+            point, _ = start(oracle, zero, *oracle(zero))
             losses.append(point.losses)
             squares.append(norm(rows(point.gradient), dim=1).square())
         return _array(losses), _array(squares)
@@ -157,7 +157,7 @@ class Transforms:
         """These samples, their labels, and the loss of each as a function of where it is."""
         like = next(self.model.parameters(), torch.zeros((), dtype=torch.float64))
         x, y = take(self.X, chosen).to(like), take_labels(self.y, chosen).to(like.device)
-        return x, y, lambda z: self.loss(self.model(z), y)
+        return x, y, lambda z: self.loss(layout.outputs(self.model, z), y)
 
     def _oracle(self, chosen: Tensor) -> Oracle:
         x, _, loss = self._samples(chosen)

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from gsat import attacks
+from gsat import attacks, layout
 from gsat.attacks import Attack
 from gsat.experiments.arenas import Arena
 from gsat.experiments.comparing import paired_differences, trained
@@ -72,7 +72,7 @@ def _both(module: nn.Module, groups: list[tuple[Tensor, Tensor]], attack: Attack
 
 def _hits(module: nn.Module, groups: list[tuple[Tensor, Tensor]]) -> int:
     with frozen(module), torch.no_grad():
-        return sum(int((module(x).argmax(1) == y).sum()) for x, y in groups)
+        return sum(int((layout.outputs(module, x).argmax(1) == y).sum()) for x, y in groups)
 
 
 def pieces(scale: Scale, seeds: int | None) -> list[Piece]:

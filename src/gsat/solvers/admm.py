@@ -72,7 +72,7 @@ class ADMM:
         """One round of δ, z and u."""
         losses, gradient = oracle(state.split)
         if state.before is None:
-            return self._round(cost, state, start(state.split, losses, gradient)[0].gradient, 0.0, lam)
+            return self._round(cost, state, start(oracle, state.split, losses, gradient)[0].gradient, 0.0, lam)
         earlier, slope = state.before
         finite, (length, turn, size) = read(
             losses, gradient, norm(state.split - earlier.split), norm(gradient - slope), cast(Tensor, state.sizes)[0]
@@ -91,7 +91,8 @@ class ADMM:
 
     def finish(self, oracle: Oracle, cost: GroupCost, state: ADMMState, *, lam: float) -> ADMMState:
         """The state, which must be finite."""
-        self._check(float(cast(Tensor, state.sizes)[0]), state.n_steps)
+        if state.sizes is not None:
+            self._check(float(state.sizes[0]), state.n_steps)
         return state
 
     def _check(self, size: float, n_steps: int) -> None:
@@ -110,10 +111,14 @@ class ADMM:
         size, n_steps = norm(split), state.n_steps + 1
         if at_hand(size):
             self._check(float(size), n_steps)
-        if isinstance(cost, Penalised):
-            delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
-        else:
-            delta = cost.prox(split - state.dual, lam / self.rho)
+        try:
+            if isinstance(cost, Penalised):
+                delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
+            else:
+                delta = cost.prox(split - state.dual, lam / self.rho)
+        except (ValueError, RuntimeError):
+            self._check(float(size), n_steps)  # a decomposition fails where it was not read that δ is not finite
+            raise
         gap = split - delta
         return ADMMState(
             split,

@@ -56,7 +56,7 @@ class Linearised:
         """Evaluate the last maximiser and linearise there."""
         losses, gradient = oracle(state.trial)
         if state.best is None:
-            best, _ = start(state.trial, losses, gradient)
+            best, _ = start(oracle, state.trial, losses, gradient)
         else:
             late = [] if state.sizes is None or at_hand(state.sizes) else [state.sizes]
             point, sizes = Point.of(cost, lam, state.trial, losses, gradient, *late)

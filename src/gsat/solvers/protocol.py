@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from gsat._numeric import norm, numbers, total
+from gsat._numeric import at_hand, norm, numbers, total
 from gsat.costs import GroupCost, Penalised
 from gsat.oracle import Oracle
 
@@ -90,12 +90,15 @@ class Point:
         return cls(delta, losses, gradient, loss - lam * value, loss) if finite else None, others
 
 
-def start(zero: Tensor, losses: Tensor, gradient: Tensor, *wanted: Tensor) -> tuple[Point, list[float]]:
+def start(oracle: Oracle, zero: Tensor, losses: Tensor, gradient: Tensor, *wanted: Tensor) -> tuple[Point, list[float]]:
     """The point Δ = 0, where a loss or gradient that is not finite cannot be mended by a shorter step.
 
     With it the numbers that are wanted beside it, in the same read.
     """
-    finite, (loss, *others) = read(losses, gradient, total(losses), *wanted)
+    later = [] if at_hand(losses) else [norm(oracle.x)]
+    finite, (loss, *others) = read(losses, gradient, total(losses), *wanted, *later)
+    if later:
+        oracle.size = others.pop()
     if not finite:
         raise FloatingPointError(
             "loss or gradient is not finite at step 0, where nothing has moved yet; look at x, y and the model"
@@ -115,7 +118,7 @@ def read(losses: Tensor, gradient: Tensor, *wanted: Tensor) -> tuple[bool, list[
 
 def raise_if_stuck(step_length: float, oracle: Oracle) -> None:
     """A loss that is not finite rejects the step that led there, unless the step can hardly be shorter."""
-    if step_length <= torch.finfo(oracle.x.dtype).eps * float(norm(oracle.x)):
+    if step_length <= torch.finfo(oracle.x.dtype).eps * oracle.size:
         raise FloatingPointError(
             f"loss or gradient is not finite at step {oracle.n_gradients - 1}, however short the step"
         )

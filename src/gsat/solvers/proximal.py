@@ -20,7 +20,7 @@ from gsat.solvers.relaxed import Schedule, first_trial, next_trial, schedule
 REACH = 10.0  # the first step is this many times 1/(λ·ridge): within 5 % of the linearised maximum
 GROWTH = 4.0
 LONGEST = 1e5  # in first steps; a longer one changes nothing and may overflow
-FIVE = 5  # numbers of a step: see `_products`
+N_PRODUCTS = 5  # numbers of a step: see `_products`
 PATIENCE = 0.75  # the share of n_inner after which an iterate below S(0) is given up
 
 
@@ -106,15 +106,16 @@ class Proximal:
         step = _told(cost, others[len(bends) :], eta, lam) if step is None else step
         if step is None:
             return state._replace(trial=None, products=None)
+        if step.arrives(trial):
+            return self._arrive(state, step)
         if not (math.isfinite(loss) and math.isfinite(turn)):
             raise_if_stuck(step.length, oracle)
             return state._replace(trial=None, products=None, residual=step.length, eta=eta / 10)
-        if step.arrives(trial):
-            return self._arrive(state, step)
         state = state._replace(trial=None, products=None, residual=step.length)
         objective, square = loss - step.penalty, step.length**2
         slack = 16 * torch.finfo(losses.dtype).eps * (abs(loss) + abs(step.penalty))
-        if objective < here.objective + self.sufficient * square / (2 * eta) - slack:
+        enough = here.objective + self.sufficient * square / (2 * eta) - slack
+        if objective < (max(enough, zero.objective) if state.gain > 0 else enough):
             curvature = 2 * (here.loss + step.slope - loss) / square
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
             return state._replace(eta=max(shorter, eta / 1000))
@@ -124,7 +125,7 @@ class Proximal:
             eta=min(square / turn, longer) if turn > 0 else longer,
             n_steps=state.n_steps + 1,
             gain=state.gain or max(0.0, objective - zero.objective),
-            done=self.tol > 0 and objective - here.objective < self.tol * state.gain,
+            done=self.tol > 0 and state.gain > 0 and objective - here.objective < self.tol * state.gain,
         )
 
     def finish(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
@@ -135,7 +136,8 @@ class Proximal:
         while step is None:
             state = self._propose(oracle, cost, state, lam)
             step = _told(cost, numbers(cast(Tensor, state.products)), state.eta, lam)
-        return state._replace(residual=step.length, done=step.arrives(oracle.x))
+        products = cast(Tensor, state.products)[:N_PRODUCTS]  # a report was read with them, and is read once
+        return state._replace(products=products, residual=step.length, done=step.arrives(oracle.x))
 
     def _arrive(self, state: ProximalState, step: _Step) -> ProximalState:
         """Nothing moves any more: that is the end, or where S is below S(0), a new start at Δ = 0."""
@@ -150,9 +152,8 @@ class Proximal:
     ) -> ProximalState:
         """The relaxed start where the quadratic term gives it a scale, else a step of the size of the data."""
         ridge = ridge_of(cost)
-        wanted = [norm(gradient)] if ridge > 0 else [norm(gradient), norm(oracle.x)]
-        zero, (size, *reach) = start(cast(Tensor, state.trial), losses, gradient, *wanted)
-        eta = REACH / (lam * ridge) if ridge > 0 else (reach[0] or 1.0) / (size or 1.0)
+        zero, (size,) = start(oracle, cast(Tensor, state.trial), losses, gradient, norm(gradient))
+        eta = REACH / (lam * ridge) if ridge > 0 else (oracle.size or 1.0) / (size or 1.0)
         plan = schedule(cost, len(oracle.x), state.n_inner, self.relax) if ridge > 0 and size > 0 else ()
         state = state._replace(zero=zero, eta=eta, first_eta=eta, plan=plan)
         if plan:
@@ -189,8 +190,8 @@ class Proximal:
         if here.objective < zero.objective:
             if oracle.n_gradients >= PATIENCE * state.n_inner:
                 here, state = zero, state._replace(here=zero, eta=state.first_eta)
-        elif here is not zero and zero.gradient is not zero.losses:
-            # S rises from here on, and the gradient at 0 is as large as the group
+        elif state.gain > 0 and zero.gradient is not zero.losses:
+            # S stays above S(0) from here on, and the gradient there is as large as the group
             state = state._replace(zero=replace(zero, gradient=zero.losses))
         memory = cost.memory if isinstance(cost, Penalised) else None
         if memory is not None:
@@ -227,9 +228,9 @@ class _Step(NamedTuple):
 
 def _told(cost: GroupCost, products: list[float], eta: float, lam: float) -> _Step | None:
     """The step, by what was read of it; None where the trial was found on trust and does not hold."""
-    if len(products) > FIVE and not cast(Subspace, cast(Penalised, cost).memory).learn(products[FIVE:]):
+    if len(products) > N_PRODUCTS and not cast(Subspace, cast(Penalised, cost).memory).learn(products[N_PRODUCTS:]):
         return None
-    return _Step.of(cost, products[:FIVE], eta, lam)
+    return _Step.of(cost, products[:N_PRODUCTS], eta, lam)
 
 
 def _products(cost: GroupCost, trial: Tensor, here: Point) -> Tensor:
