@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import gsat
 import rivals
 from plan import Plan
-from problems import N_INNER, STRUCTURES, Iteration, Problem, floor, gsat_of
+from problems import N_INNER, STRUCTURES, Iteration, Problem, floor, gsat_of, of_columns
 from table import Row
 from timing import alternate
 
 PGD, FLOOR = f"PGD, {N_INNER} gradients", f"{N_INNER + 1} bare gradients"
 PLAIN = ", plain path"
+SHARES = (0.01, 0.1, 1.0)  # of the columns
 GIVEN = f"{PGD}, layout as given"
 
 
@@ -34,9 +35,17 @@ def images(plan: Plan) -> Iterator[Row]:
 
 
 def vectors(plan: Plan) -> Iterator[Row]:
-    """The ELU net, as it is and on the plain path."""
+    """The ELU net, as it is and on the plain path.
+
+    Group-sparse training leaves most of these groups alone, and their ascents end early; so it is also there with a
+    given share of the columns moving.
+    """
     for problem in plan.elus():
         jobs = _iterations(plan, problem, [PLAIN, ""])
+        known, control = plan.settled(problem, "group-sparse")
+        for share in SHARES:
+            run = known.run(of_columns(share, problem.X.shape[1]), control=control)
+            jobs[f"group-sparse of {share:.0%}, {N_INNER} gradients"] = Iteration(run)
         times = alternate({FLOOR: floor(problem), **jobs}, plan.rounds, clock=plan.clock)
         for what, job in jobs.items():
             yield Row.timed("iteration", problem.name, what, PGD + PLAIN, times, floor=FLOOR, note=job.note)

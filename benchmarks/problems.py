@@ -122,6 +122,12 @@ def gsat_of(structure: str, m: int, *, tol: float | None = 0.0, n_inner: int = N
     )
 
 
+def of_columns(share: float, d: int) -> GSAT:
+    """Group-sparse with 20 gradients, where that share of the d columns moves: by their number, or all by a small α."""
+    cost = gsat.GroupSparse(ALPHA["group-sparse"], k=round(share * d)) if share < 1 else gsat.GroupSparse(1e-4)
+    return GSAT(cost, solver=gsat.Proximal(), n_inner=N_INNER)
+
+
 def settled(problem: Problem, structure: str, *, steps: int, m: int) -> tuple[Problem, Control]:
     """Model and λ after some steps of training; in the units of lam="auto" λ does not depend on the size of a group."""
     m = min(m, problem.m)

@@ -27,10 +27,11 @@ def equal_value(plan: Plan) -> Iterator[Row]:
         notes = {}
         for structure in ("group-sparse", "low-rank"):
             known, control = plan.settled(problem, structure)
-            counts = [_gradients(known, control, structure, seed) for seed in range(plan.marks)]
-            n = statistics.median_high(counts)
+            found = [_gradients(known, control, structure, seed) for seed in range(plan.marks)]
+            n = statistics.median_high(count for count, _ in found)
             what = f"{structure}, {n:g} gradients"
-            notes[what] = f"gradients to the value of ADMM: {', '.join(f'{count:g}' for count in counts)}"
+            counts = ", ".join(f"{count:g} (ADMM gains {gain:.1e})" for count, gain in found)
+            notes[what] = f"gradients to the value of ADMM: {counts}"
             if math.isfinite(n):
                 jobs[what] = Iteration(known.run(gsat_of(structure, problem.m, n_inner=int(n)), control=control))
         times = alternate(jobs, plan.image_rounds, clock=plan.clock)
@@ -41,8 +42,8 @@ def equal_value(plan: Plan) -> Iterator[Row]:
                 yield Row("equal value", problem.name, what, PGD, math.inf, note=note)
 
 
-def _gradients(problem: Problem, control: Control, structure: str, seed: int) -> float:
-    """The least n_inner that reaches the mark on one group."""
+def _gradients(problem: Problem, control: Control, structure: str, seed: int) -> tuple[float, float]:
+    """The least n_inner that reaches the mark on one group, and how far the mark is above S(0)."""
     x, y = problem.groups(seed).next()
     model = problem.fresh().eval().requires_grad_(False)
     cost = scaled(gsat_of(structure, problem.m).cost, control.target)
@@ -51,7 +52,7 @@ def _gradients(problem: Problem, control: Control, structure: str, seed: int) ->
         return cross_entropy(model(z), y, reduction="none")
 
     mark = max(_reached(loss, x, cost, control.lam, solver) for solver in MARKS)
-    return gradients_to(mark, loss, x, cost, control.lam, gsat.Proximal())
+    return gradients_to(mark, loss, x, cost, control.lam, gsat.Proximal()), mark - float(loss(x).mean())
 
 
 def _reached(loss: gsat.oracle.Loss, x: Tensor, cost: gsat.GroupCost, lam: float, solver: gsat.ADMM) -> float:

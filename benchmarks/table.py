@@ -71,7 +71,7 @@ TARGETS = (
     Target("iteration", IMAGES, "^low-rank, 20 gradients", 1.15, 1.05),
     Target("equal value", IMAGES, "^(group-sparse|low-rank)", 0.6, 0.35),
     Target("iteration", VECTORS, "^(low-rank|universal), 20 gradients /", 0.15, 0.05),
-    Target("iteration", VECTORS, "^group-sparse, 20 gradients /", 0.7, 0.3),
+    Target("iteration", VECTORS, "^group-sparse( of .*)?, 20 gradients /", 0.7, 0.3),
     Target("other libraries", IMAGES, "^PGD, 20 gradients / torchattacks", 1.0, 0.8),
     Target("other libraries", IMAGES, "^PGD, 20 gradients / ART", 0.5, 0.25),
     Target("exponent", "^low-rank", "time in d, 5,000 to 100,000, m = 200", 1.05, 1.0),
