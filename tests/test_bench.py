@@ -60,8 +60,10 @@ def test_rows_survive_the_file_and_become_markdown(tried, script):
     assert table.load(tried[1]) == (run, rows)
     text = table.markdown(run, rows)
     heads, rule, first, *_ = text.splitlines()
-    assert heads == "| one iteration of training | PGD | universal | group-sparse | low-rank | unstructured |"
-    assert rule == "|---|---|---|---|---|---|"
+    structures = "PGD | universal | group-sparse | low-rank | unstructured"
+    shares = "group-sparse of 1% | group-sparse of 10% | group-sparse of 100%"
+    assert heads == f"| one iteration of training | {structures} | {shares} |"
+    assert rule == "|---|---|---|---|---|---|---|---|---|"
     assert first.startswith("| AlexNet, tiny shape, 20 gradients | 1.00 | ")
     assert run["command"] in text
 

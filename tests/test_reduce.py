@@ -13,6 +13,7 @@ from gsat.grouping import scaled
 from gsat.models import seeded
 from gsat.reduce import Basis, row_space
 from networks import Named, Opaque, Skip
+from strategies import normal
 
 M, D, H, K = 24, 60, 7, 3
 MASK = torch.arange(D) % 3 > 0
@@ -51,6 +52,51 @@ COSTS = [
     scaled(gsat.LowRank(0.1), 2.0),
 ]
 SOLVERS = [gsat.Proximal(), gsat.ADMM(rho=1.7, eta1=0.05), gsat.Linearised()]
+
+
+def standardising(model, n=1, **options):
+    """The model behind layers that standardise its features, as they are after some training."""
+    before = [nn.BatchNorm1d(D, **options).double() for _ in range(n)]
+    for number, layer in enumerate(before):
+        tensors = [layer.running_mean, layer.running_var, *(weight.data for weight in layer.parameters())]
+        for place, tensor in enumerate(part for part in tensors if part is not None):
+            tensor.copy_(normal(D, seed=10 * number + place).abs() + 0.3)
+    return nn.Sequential(model[0], *before, *model[1:]).eval()
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "mask"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("n", "options"), [(1, {}), (2, {}), (1, {"affine": False, "eps": 0.1})])
+@pytest.mark.parametrize("cost", [gsat.LowRank(0.3), gsat.Universal(0.3)], ids=repr)
+def test_a_standardisation_before_the_layer_is_folded_into_it(cost, n, options, bias, mask):
+    model, (x, y) = standardising(network(bias=bias), n, **options), group()
+    found, plain = (gsat.Adversary(cost, lam=0.6, n_inner=15, feature_mask=mask) for _ in range(2))
+    moved, expected = found(model, x, y), plain(Opaque(model), x, y)
+    assert found.compact.shape == (M, H)
+    assert apart(moved - x, expected - x) <= 1e-6
+    assert found.last.objective == pytest.approx(plain.last.objective, rel=1e-9)
+    if mask is None:
+        attack = gsat.attacks.PGD(0.7, steps=9)
+        assert apart(attack(model, x, y), attack(Opaque(model).eval(), x, y)) <= 1e-6
+
+
+def test_a_standardisation_by_the_batch_itself_is_not_folded():
+    assert row_space(standardising(network()), group()[0]) is not None
+    assert row_space(standardising(network(), track_running_stats=False), group()[0]) is None
+    assert row_space(standardising(network()).train(), group()[0]) is None
+    assert row_space(nn.Sequential(nn.BatchNorm1d(3).double(), *network()).eval(), group(shape=(3, 20))[0]) is None
+
+
+def test_training_with_a_standardisation_takes_the_same_path():
+    x, y = group()
+    weights = []
+    for wrap in (nn.Identity, Opaque):
+        model = wrap(standardising(network())) if wrap is Opaque else standardising(network())
+        state = torch.random.get_rng_state()
+        gsat.gdadmm(model, x, y, gsat.defences.GSAT(gsat.LowRank(0.2), n_inner=6), n_outer=8, group_size=12, eta0=1e-2)
+        assert torch.equal(torch.random.get_rng_state(), state)
+        weights.append(torch.cat([weight.detach().reshape(-1) for weight in model.parameters()]))
+    assert apart(weights[0], weights[1]) <= 1e-5
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all", "mask"])

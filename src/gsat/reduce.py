@@ -152,9 +152,9 @@ class Reduced:
 def row_space(model: nn.Module, x: Tensor, mask: Tensor | None = None) -> RowSpace | None:
     """The group x (m, *features) as the first layer of `model` sees it, or None where that is not all it sees.
 
-    The short-cut holds for an nn.Sequential that begins with nn.Linear (nn.Flatten, nn.Identity and nn.Dropout may
-    stand before it), and for a module whose attribute `first_linear` is the nn.Linear through which alone it uses its
-    input; the layer must have fewer outputs than inputs. The model must be in eval mode.
+    The short-cut holds for an nn.Sequential that begins with nn.Linear (nn.Flatten, nn.Identity, nn.Dropout and
+    nn.BatchNorm1d may stand before it), and for a module whose attribute `first_linear` is the nn.Linear through which
+    alone it uses its input; the layer must have fewer outputs than inputs. The model must be in eval mode.
     mask: boolean (*features), True where the adversary may move
     """
     found = first_layer(model, x)
@@ -210,17 +210,37 @@ def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
         return None if changed(layer) else (layer, _Rest(model, layer, x))
     flattened = x.ndim == 2
     all_leaves = list(leaves(model))
+    standardised: list[nn.BatchNorm1d] = []
     for place, leaf in enumerate(all_leaves):
         if leaf is None or changed(leaf):
             return None
         if type(leaf) is nn.Linear:
             head = nn.Sequential(*cast("list[nn.Module]", all_leaves[place + 1 :]))
-            return (leaf, head) if flattened and None not in all_leaves else None
+            return (_folded(standardised, leaf), head) if flattened and None not in all_leaves else None
         if type(leaf) is nn.Flatten and (leaf.start_dim, leaf.end_dim) == (1, -1):
             flattened = True
+        elif type(leaf) is nn.BatchNorm1d and flattened and not leaf.training and leaf.running_mean is not None:
+            standardised.append(leaf)
         elif type(leaf) not in (nn.Identity, nn.Dropout):
             return None
     return None
+
+
+def _folded(before: list[nn.BatchNorm1d], layer: nn.Linear) -> nn.Linear:
+    """The layer with the standardisations before it, in eval mode: W·(s·x + t) + b is one layer too."""
+    if not before:
+        return layer
+    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+    for norms in reversed(before):
+        scale = torch.rsqrt(cast(Tensor, norms.running_var) + norms.eps)
+        scale = scale if norms.weight is None else scale * norms.weight.detach()
+        shift = -scale * cast(Tensor, norms.running_mean)
+        shift = shift if norms.bias is None else shift + norms.bias.detach()
+        bias = weight @ shift if bias is None else bias + weight @ shift
+        weight = weight * scale
+    folded = nn.Linear(layer.in_features, layer.out_features, device="meta")
+    folded.weight, folded.bias = (nn.Parameter(part, requires_grad=False) for part in (weight, bias))
+    return folded
 
 
 def leaves(model: nn.Module) -> Iterator[nn.Module | None]:
