@@ -27,8 +27,8 @@ def factors():
 
 def test_some_parts_of_a_trial_are_formed_late():
     base, stride, c, v = step()
-    assert 0 < len(stride.formed) < len(stride.pieces)
     torch.testing.assert_close(stride.norms, v.norm(dim=1))
+    assert 0 < len(stride.formed) == stride.most < len(stride.pieces)
     trial, expected = stride.all(factors()), v * factors()[:, None]
     torch.testing.assert_close(torch.cat(list(trial.blocks())), expected)
     torch.testing.assert_close(trial.through, expected.T @ base.layer.weight.T)
@@ -42,7 +42,7 @@ def test_some_parts_of_a_trial_are_formed_late():
 def test_an_iterate_that_has_been_left_is_let_go_part_by_part():
     base, stride, _, v = step()
     watched = [weakref.ref(part) for part in base.form()]
-    trial, most = stride.all(factors()), len(stride.formed)
+    trial, most = stride.all(factors()), stride.most
     del base, stride
     assert [part() is None for part in watched] == [True] * most + [False] * (len(watched) - most)
     torch.testing.assert_close(torch.cat(list(trial.form())), v * factors()[:, None])
@@ -56,6 +56,39 @@ def test_a_trial_of_few_columns():
     torch.testing.assert_close(found.values, (v * factors()[:, None])[index])
     assert torch.equal(found.index, index)
     torch.testing.assert_close(found.through, found.values.T @ base.layer.weight.T[index])
+
+
+def soft(norms):
+    return (1 - 4 / norms).clamp(min=0)
+
+
+@pytest.mark.parametrize(("few", "kind"), [(0.2, Whole), (0.9, Columns)])
+def test_a_trial_whose_factors_are_made_of_the_norms(few, kind):
+    base, stride, c, v = step()
+    found = stride.by_norm(soft, few)
+    twice = step()[1].all(soft(v.norm(dim=1)))
+    expected = v * soft(v.norm(dim=1))[:, None]
+    moving = expected.ne(0).any(1)
+    assert 0.2 * D < moving.sum() < 0.9 * D
+    assert type(found) is kind
+    assert torch.equal(found.index, moving.nonzero().squeeze(1) if kind is Columns else torch.arange(D))
+    torch.testing.assert_close(found.values, expected[found.index])
+    torch.testing.assert_close(found.through, twice.through)
+    torch.testing.assert_close(torch.cat(list(base.form())), c)
+    if kind is Whole:
+        torch.testing.assert_close(found.products, twice.products)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_norms_out_of_range_are_not_relied_on(size):
+    layer, c = Layer(normal(H, D, seed=0)), size * normal(D, M, seed=1)
+    p = size * normal(M, H, seed=2)
+    v = Implicit(layer, M, p, (0.8, Whole(layer, list(parted(c)))))
+    assert v.by_norm(soft) is None
+    found = gsat.GroupSparse().shrink(v, 2 * size)
+    expected = gsat.GroupSparse().shrink((0.8 * c + layer.weight.T @ p.T).T.contiguous(), 2 * size)
+    assert expected.ne(0).any()
+    torch.testing.assert_close(found.expand(), expected, rtol=1e-9, atol=0)
 
 
 def test_nothing_of_a_product_is_formed_before_it_is_asked_for():

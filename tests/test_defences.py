@@ -28,6 +28,15 @@ def group() -> tuple[Tensor, Tensor]:
     return normal(M, D, seed=1, dtype=torch.float32), torch.arange(M) % 3
 
 
+def test_training_spends_nothing_on_the_residual(model: nn.Module, group: Any) -> None:
+    defence = defences.GSAT(gsat.LowRank(0.2), solver=gsat.Proximal(), n_inner=6)
+    defence.lam = 0.05
+    defence(model, *group)
+    assert defence.adversary.last is not None
+    assert defence.adversary.last.n_steps > 0
+    assert math.isnan(defence.adversary.last.residual)
+
+
 @pytest.mark.parametrize("name", defences.NAMES)
 def test_contract(model: nn.Module, group: Any, name: str) -> None:
     x, y = group

@@ -212,7 +212,7 @@ def test_a_loop_of_ones_own_may_go_on_after_its_end(reads):
     state = solver.init(oracle.x, 20)
     for _ in range(8):
         state = solver.step(oracle, cost, state, lam=2e4)
-    ended = solver.finish(oracle, cost, state, lam=2e4)
+    ended = solver.probe(oracle, cost, state, lam=2e4)
     after = solver.step(oracle, cost, ended, lam=2e4)
     assert after.here.objective >= ended.here.objective - 1e-6 * abs(ended.here.objective)
     assert gsat.ADMM().finish(oracle, cost, gsat.ADMM().init(oracle.x, 20), lam=1.0).residual == torch.inf

@@ -52,6 +52,11 @@ def _in_rows(v: Tensor) -> bool:
     return v.ndim == 2 and v.stride(1) == 1
 
 
+def in_range(size: float) -> bool:
+    """Whether the squares that make up a norm of that size stay in the range of float32."""
+    return 1e-12 < size < 1e12
+
+
 def gram64(v: Tensor) -> Tensor:
     """v·vᵀ accumulated in float64 by blocks of columns."""
     first, *others = torch.split(v, BLOCK64, dim=1)

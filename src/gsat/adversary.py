@@ -63,14 +63,17 @@ class Adversary:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
         return self.search(model, x, y, batch).group()
 
-    def search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Moved:
-        """As a call, but what is as large as the group is not formed yet; to be used before the weights change."""
+    def search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None, *, residual: bool = True) -> Moved:
+        """As a call, but what is as large as the group is not formed yet; to be used before the weights change.
+
+        residual: as in `gsat.maximise`; training asks for none
+        """
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
         self.last = self.form = None  # they may be as large as the group: let them go first
         with frozen(model), untouched(x):
             y = y.clone() if y.is_inference() else y
-            found, moved = self._solved(model, x.detach(), y, batch)
+            found, moved = self._solved(model, x.detach(), y, batch, residual)
         self.form = moved.form
         self.last = replace(found, found=moved.later())
         return moved
@@ -82,13 +85,13 @@ class Adversary:
             return self.form.compact
         return None if self.last is None else self.last.delta
 
-    def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> tuple[Solution, Moved]:
+    def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any, residual: bool) -> tuple[Solution, Moved]:
         """The inner problem by the short-cut that holds, or else as it is."""
         active = self._active_set(model, x)
         if active is not None:
             oracle = active.oracle(lambda outputs: self.loss(outputs, y))
             cost = bound(self.cost, len(x), batch)
-            found = climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner)
+            found = climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner, residual=residual)
             return found, Moved(x, form=active.form(found.delta))
         space = self._row_space(model, x)
         see: Model = partial(layout.outputs, model)
@@ -106,6 +109,7 @@ class Adversary:
             bounds=self.bounds,
             batch=batch,
             generator=self.generator,
+            residual=residual,
         )
         if space is None:
             return found, Moved(x, found.delta, bounds=_checks.bounds(self.bounds, x))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gsat._numeric import gram64, norm
+from gsat._numeric import gram64, in_range, norm
 
 BLOCK = 1024  # columns that are worked on at a time at the most: what is made of them stays in the cache
 PARTS = 16  # in which columns are worked on at the least, so that what is made of one is small beside all
-FORMED = 0.75  # of the parts of a trial: the rest is formed three times, which takes a tenth of the time
+FORMED = 0.8  # of the parts of a trial: the rest is formed twice, and only for as long as it is looked at
 
 
 def parted(v: Tensor, dim: int = 0) -> Sequence[Tensor]:
@@ -112,7 +112,9 @@ class Piece(NamedTuple):
 
     def form(self) -> Tensor:
         """(b, m), an array of its own."""
-        found = self.w @ self.p.T if self.c is None else torch.addmm(self.c, self.w, self.p.T, beta=self.a)
+        found = self.w @ self.p.T
+        if self.c is not None:
+            found.add_(self.c, alpha=self.a)  # faster than addmm, which copies C first
         return found if self.f is None else found.mul_(self.f[:, None])
 
 
@@ -169,6 +171,13 @@ class Whole(Columns):
         for piece in self._rest:
             yield piece.form()
 
+    def given_up(self) -> Iterator[Tensor]:
+        """As `blocks`, for the last time: each is let go as soon as it has been looked at."""
+        while self._formed:
+            yield self._formed.pop(0)
+        while self._rest:
+            yield self._rest.pop(0).form()
+
     @cached_property
     def through(self) -> Tensor:
         """Their product with Wᵀ, (m, h)."""
@@ -185,45 +194,87 @@ class Whole(Columns):
 
 
 class Stride:
-    """V = a·C + P·W for columns C that are all there: most parts of it, and the norms of its columns."""
+    """V = a·C + P·W for columns C that are all there, on the way to a trial V·diag(factor)."""
 
     def __init__(self, base: Columns, a: float, p: Tensor) -> None:
         self.base = base
         self.pieces = [Piece(c, w, p, a) for c, w in zip(base.form(), base.layer.parts, strict=True)]
-        self.formed: list[Tensor] = []
-        most, norms = int(FORMED * len(self.pieces)), []
+        self.most = int(FORMED * len(self.pieces))
+        self.formed: list[Tensor] = []  # the first parts of V, up to `most`
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """The norm of each column of V: (d,). Most parts of V are kept."""
+        norms = []
         for place, piece in enumerate(self.pieces):
             part = piece.form()
             norms.append(norm(part, dim=1))
-            self.formed += [part] if place < most else []
-        self.norms = torch.cat(norms)
+            self.formed += [part] if place < self.most else []
+        return torch.cat(norms)
 
     def few(self, factor: Tensor, index: Tensor) -> Columns:
         """V·diag(factor), of which no other columns than `index` differ from 0."""
-        values = []
-        for piece, chosen in zip(self.pieces, parted(torch.isin(self.base.index, index)), strict=True):
-            part = self.formed.pop(0) if self.formed else piece.form()
-            values.append(part[chosen])
-        return Columns(self.base.layer, index, torch.cat(values).mul_(factor[index][:, None]))
+        values = _picked((self._part(place) for place in range(len(self.pieces))), self.base.index, index)
+        return Columns(self.base.layer, index, values.mul_(factor[index][:, None]))
 
     def all(self, factor: Tensor) -> Whole:
-        """V·diag(factor), and what a solver asks of it, in one pass; what was formed of V is overwritten."""
-        layer, rest = self.base.layer, []
-        through = self.norms.new_zeros(len(layer.weight), len(self.pieces[0].p))
-        products = self.norms.new_zeros(3, dtype=torch.float64)
-        for place, (c, piece, f) in enumerate(zip(self.base.form(), self.pieces, parted(factor), strict=True)):
-            if place < len(self.formed):
-                part = self.formed[place].mul_(f[:, None])
+        """V·diag(factor), and what a solver asks of it; what was formed of V is overwritten."""
+        factors = parted(factor)
+        return self._scaled(lambda place, _: factors[place])
+
+    def by_norm(self, factor: Callable[[Tensor], Tensor], few: float) -> Columns | None:
+        """V with each column times what `factor` makes of its norm, so that V is gone through once.
+
+        Where no more than the share `few` of the columns differs from 0, these alone; None where squares may have left
+        the range of the dtype.
+        """
+        norms, factors = [], []
+
+        def scale(place: int, part: Tensor) -> Tensor:
+            norms.append(norm(part, dim=1))
+            factors.append(factor(norms[-1]).to(part.dtype))
+            return factors[-1]
+
+        whole = self._scaled(scale)
+        if not in_range(float(norm(torch.cat(norms)))):
+            return None
+        index = torch.cat(factors).nonzero().squeeze(1)
+        if len(index) > few * len(self.base.index):
+            return whole
+        found = Columns(self.base.layer, index, _picked(whole.given_up(), self.base.index, index))
+        found.through = whole.through
+        return found
+
+    def _scaled(self, factor: Callable[[int, Tensor], Tensor]) -> Whole:
+        """The parts of V times their factors, and what a solver asks of them, in one pass."""
+        layer, formed, rest = self.base.layer, [], []
+        through, products = layer.weight.new_zeros(len(layer.weight), len(self.pieces[0].p)), []
+        for place, (c, piece) in enumerate(zip(self.base.form(), self.pieces, strict=True)):
+            part = self._part(place)
+            f = factor(place, part)
+            part.mul_(f[:, None])
+            products += _products(part, c)
+            through.addmm_(piece.w.T, part)
+            if place < self.most:
+                formed.append(part)
             else:
                 rest.append(piece._replace(f=f))
-                part = rest[-1].form()
-            through.addmm_(piece.w.T, part)
-            products += _products(part, c)
             del part  # before the next one is formed
-        return Whole(layer, self.formed, rest, through=through.T, origin=self.base.token, products=products)
+        sums = torch.stack(products).view(-1, 3).sum(0, dtype=torch.float64)
+        return Whole(layer, formed, rest, through=through.T, origin=self.base.token, products=sums)
+
+    def _part(self, place: int) -> Tensor:
+        """A part of V, which is let go."""
+        return self.formed.pop(0) if self.formed else self.pieces[place].form()
 
 
-def _products(part: Tensor, c: Tensor) -> Tensor:
+def _picked(parts: Iterator[Tensor], among: Tensor, index: Tensor) -> Tensor:
+    """The columns `index` of all in parts: (s, m)."""
+    chosen = parted(torch.isin(among, index))
+    return torch.cat([part[here] for part, here in zip(parts, chosen, strict=True)])
+
+
+def _products(part: Tensor, c: Tensor) -> list[Tensor]:
     """‖U‖², ⟨U, S⟩ and ‖S‖² for some columns U and the step S = U − C to them."""
     at, step = part.reshape(-1), (part - c).reshape(-1)
-    return torch.stack([torch.dot(at, at), torch.dot(at, step), torch.dot(step, step)])
+    return [torch.dot(at, at), torch.dot(at, step), torch.dot(step, step)]

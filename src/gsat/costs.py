@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks, _unread
-from gsat._numeric import at_hand, norm, rows, wide
+from gsat._numeric import at_hand, in_range, norm, rows, wide
 from gsat._spectrum import First, Soft, rescale_singular_values, singular_values
 from gsat._subspace import Subspace
 
@@ -142,8 +142,7 @@ class GroupSparse(_Weighted):
             columns = _norms_unread(rows(delta))
         else:
             columns = norm(rows(delta), dim=0)
-            size = float(norm(columns))
-            if not 1e-12 < size < 1e12:  # squares may have left the range of the dtype
+            if not in_range(float(norm(columns))):
                 largest = float(norm(delta, order=math.inf))
                 if 0 < largest < math.inf and largest != 1:
                     return self.norms(delta / largest) * largest
@@ -169,9 +168,12 @@ class GroupSparse(_Weighted):
         return indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        once = getattr(v, "by_norm", None) if self.k is None and self._blocks is None else None
+        if once and (found := once(lambda norms: _soft(norms, tau))) is not None:  # a V that is not formed yet
+            return cast(Tensor, found)
         norms = self.norms(v)
         if self.k is None:
-            keep = (norms - tau).clamp(min=0) / torch.where(norms > 0, norms, 1)  # 0/0 reads as 0
+            keep = _soft(norms, tau)
         else:
             largest = norms.topk(min(self.k, len(norms))).indices
             keep = torch.zeros_like(norms).index_fill_(0, largest, 1)
@@ -245,6 +247,11 @@ class Unstructured(Penalised):
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         return v.clone()
+
+
+def _soft(norms: Tensor, tau: float) -> Tensor:
+    """By what a norm is multiplied that is to be shorter by tau, and not below 0."""
+    return (norms - tau).relu_() / norms.clamp(min=torch.finfo(norms.dtype).tiny)  # 0/0 reads as 0
 
 
 def _norms_unread(v: Tensor) -> Tensor:

@@ -137,7 +137,7 @@ class GSAT(Defence):
     def _search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> Moved:
         self.delta = None  # the last one may be as large as the group: let it go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        moved = self.adversary.search(model, x, y, batch)
+        moved = self.adversary.search(model, x, y, batch, residual=False)
         found = self.adversary.last
         self._delta, self._form = partial(getattr, found, "delta"), moved.form
         return moved

@@ -104,7 +104,7 @@ class Implicit:
         if len(self.terms) == 1:
             factor, columns = self.terms[0]
             if self.p is not None:
-                return torch.addmm(columns.values, self.layer.columns(columns.index), self.p.T, beta=factor)
+                return (self.layer.columns(columns.index) @ self.p.T).add_(columns.values, alpha=factor)
             return columns.values if factor == 1 else columns.values * factor
         return torch.cat([self.new_zeros(0, self.m), *self.blocks(self.index)])
 
@@ -133,7 +133,7 @@ class Implicit:
 
     def moving(self) -> Tensor:
         """The numbers of the held columns that differ from 0."""
-        found = [part.ne(0).any(1) for part in self.blocks(self.index)]
+        found = [norm(part, dim=1, order=math.inf) > 0 for part in self.blocks(self.index)]
         return self.index[torch.cat(found)] if found else self.index
 
     def expand(self) -> Tensor:
@@ -167,6 +167,11 @@ class Implicit:
 
     def __truediv__(self, divisor: float) -> Implicit:
         return self * (1 / divisor if divisor else math.inf)
+
+    def by_norm(self, factor: Callable[[Tensor], Tensor]) -> Implicit | None:
+        """V with each column times what `factor` makes of its norm, in one pass; None where it takes two."""
+        found = None if self.stride is None else self.stride.by_norm(factor, MOST)
+        return None if found is None else self._with(found)
 
     def _keep(self, factor: Tensor) -> Implicit:
         """V·diag(factor), factor (d,): of P·W, only the columns with a factor other than 0 are formed."""

@@ -34,6 +34,7 @@ def maximise(
     bounds: Any = None,
     batch: Any = None,
     generator: Generator | None = None,
+    residual: bool = True,
 ) -> Solution:
     """The perturbation Δ of the group x that maximises Σ_i ℓ(x_i + δ_i) − λ·c(Δ), in at most n_inner gradients.
 
@@ -42,6 +43,8 @@ def maximise(
     feature_mask: boolean (*features), True where the adversary may move
     bounds:       (lo, hi); the loss sees clamp(x + Δ, lo, hi)
     batch:        one id per sample, for a `PerBatch` cost; without it such a cost draws from `generator`
+    residual:     whether that of the solution is wanted, for which the proximal solver makes one more step without
+                  a gradient
     The objective is never below that of Δ = 0.
     """
     x = _checks.group("x", x)
@@ -52,10 +55,12 @@ def maximise(
     with untouched(x):
         group_cost = bound(cost, len(x), batch, generator)
         oracle = Oracle(loss, x, _checks.feature_mask(feature_mask, x), _checks.bounds(bounds, x))
-        return climb(oracle, group_cost, lam=lam, solver=chosen, n_inner=n_inner)
+        return climb(oracle, group_cost, lam=lam, solver=chosen, n_inner=n_inner, residual=residual)
 
 
-def climb(oracle: Oracle, cost: GroupCost, *, lam: float, solver: Solver[Any], n_inner: int) -> Solution:
+def climb(
+    oracle: Oracle, cost: GroupCost, *, lam: float, solver: Solver[Any], n_inner: int, residual: bool = True
+) -> Solution:
     """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers."""
     cost = cost.remembering() if isinstance(cost, Penalised) else cost
     state = solver.init(oracle.x, n_inner)
@@ -63,10 +68,15 @@ def climb(oracle: Oracle, cost: GroupCost, *, lam: float, solver: Solver[Any], n
         state = solver.step(oracle, cost, state, lam=lam)
     if not state.done and hasattr(solver, "finish"):
         state = solver.finish(oracle, cost, state, lam=lam)
+    unbounded = isinstance(cost, Penalised) and cost.ridge == 0
+    known = state.done or not hasattr(solver, "probe")
+    if not known and (residual or unbounded or state.n_steps == 0):  # before the first step the probe is the answer
+        state, known = cast(Any, solver).probe(oracle, cost, state, lam=lam), True
     delta, objective = _best(oracle, cost, state, lam)
-    if not state.done and isinstance(cost, Penalised) and cost.ridge == 0:
+    if not state.done and unbounded:
         _warn_unbounded(state.drift, float(norm(delta)), n_inner)
-    return Solution(delta, objective / len(oracle.x), state.residual, state.n_steps, oracle.n_gradients)
+    left = state.residual if known else math.nan
+    return Solution(delta, objective / len(oracle.x), left, state.n_steps, oracle.n_gradients)
 
 
 def named(solver: str | Solver[Any]) -> Solver[Any]:

@@ -23,7 +23,8 @@ class Solution:
     """What a solver found.
 
     delta: (m, *features) with the structure of the cost, formed when it is first asked for; objective: S(Δ)/m;
-    residual: ‖δ − z‖_F for ADMM, the length of the next step ‖Δ − prox(Δ + η∇ℓ, ηλ)‖_F for the others;
+    residual: ‖δ − z‖_F for ADMM, the length of the next step ‖Δ − prox(Δ + η∇ℓ, ηλ)‖_F for the others, nan where it
+    was not asked for;
     n_steps: accepted steps; n_gradients: evaluated gradients, rejected trials included.
     """
 
@@ -61,7 +62,8 @@ class Solver(Protocol[S]):
     """Frozen hyper-parameters, an explicit state, and a step that evaluates one gradient, the first at Δ = 0.
 
     A solver that leaves work to its next step also has `finish`, with the parameters of `step`: it evaluates none, and
-    what it returns is the state after the last step.
+    what it returns is the state after the last step. One that learns its residual from the next step also has `probe`,
+    of the same kind, which is left out where nobody asks for the residual.
     """
 
     def init(self, x: Tensor, n_inner: int) -> S:

@@ -128,7 +128,7 @@ class Proximal:
             done=self.tol > 0 and state.gain > 0 and objective - here.objective < self.tol * state.gain,
         )
 
-    def finish(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
+    def probe(self, oracle: Oracle, cost: GroupCost, state: ProximalState, *, lam: float) -> ProximalState:
         """The state with a trial, whose distance is the residual."""
         if state.trial is not None:
             return state
