@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gsat
-from gsat.columns import Columns, Layer, Stride, Whole, parted
+from gsat.columns import Columns, Layer, Stride, Whole
 from gsat.implicit import Implicit
 from networks import net
 from strategies import normal
@@ -17,7 +17,7 @@ M, D, H = 5, 23, 3
 def step(a=0.8):
     """All columns C of an iterate, and V = a·C + P·W from there, both as arrays too."""
     layer, c, p = Layer(normal(H, D, seed=0)), normal(D, M, seed=1), normal(M, H, seed=2)
-    base = Whole(layer, [part.clone() for part in parted(c)])
+    base = Whole(layer, [part.clone() for part in layer.parted(c)])
     return base, Stride(base, a, p), c, a * c + layer.weight.T @ p.T
 
 
@@ -83,7 +83,7 @@ def test_a_trial_whose_factors_are_made_of_the_norms(few, kind):
 def test_norms_out_of_range_are_not_relied_on(size):
     layer, c = Layer(normal(H, D, seed=0)), size * normal(D, M, seed=1)
     p = size * normal(M, H, seed=2)
-    v = Implicit(layer, M, p, (0.8, Whole(layer, list(parted(c)))))
+    v = Implicit(layer, M, p, (0.8, Whole(layer, list(layer.parted(c)))))
     assert v.by_norm(soft) is None
     found = gsat.GroupSparse().shrink(v, 2 * size)
     expected = gsat.GroupSparse().shrink((0.8 * c + layer.weight.T @ p.T).T.contiguous(), 2 * size)
@@ -120,7 +120,7 @@ def test_products_along_a_step_are_those_of_the_arrays(alpha, beta):
 def test_a_short_step_keeps_its_length():
     """‖U − C‖ is not the difference of large numbers."""
     layer, c = Layer(normal(H, D, seed=0, dtype=torch.float32)), normal(D, M, seed=1, dtype=torch.float32)
-    base = Whole(layer, list(parted(c)))
+    base = Whole(layer, list(layer.parted(c)))
     trial = Stride(base, 1.0, 1e-6 * normal(M, H, seed=2, dtype=torch.float32)).all(torch.ones(D))
     here, there = (Implicit(layer, M, None, (1.0, columns)) for columns in (base, trial))
     expected = (trial.values.double() - c.double()).norm()

@@ -14,7 +14,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from gsat._numeric import at_hand, dusted, norm, rows
-from gsat.columns import Columns, Layer, parted
+from gsat.columns import Columns, Layer
 from gsat.implicit import Implicit
 from gsat.oracle import Loss, Oracle
 from gsat.reduce import Model, first_layer, layer_output
@@ -99,7 +99,8 @@ class Sparse:
         """Add gᵀ·Δ to the total in place; total: (h, d), g: (m, h)."""
         if not self.delta.all:
             return total.index_add_(1, self.delta.index, (self.delta.held @ g).T)
-        for part, values in zip(parted(total, dim=1), self.delta.blocks(self.delta.index), strict=True):
+        parts = self.delta.layer.parted(total, dim=1)
+        for part, values in zip(parts, self.delta.blocks(self.delta.index), strict=True):
             part.addmm_(g.T, values.T)
         return total
 

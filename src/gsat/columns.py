@@ -17,21 +17,16 @@ PARTS = 16  # in which columns are worked on at the least, so that what is made 
 FORMED = 0.8  # of the parts of a trial: the rest is formed twice, and only for as long as it is looked at
 
 
-def parted(v: Tensor, dim: int = 0) -> Sequence[Tensor]:
-    """V in parts along `dim`, along which the columns of the group lie."""
-    return torch.split(v, block(v.shape[dim]), dim)
-
-
-def block(n: int) -> int:
-    """How many of n columns are worked on at a time."""
-    return max(1, min(BLOCK, math.ceil(n / PARTS)))
-
-
 class Layer:
     """The weights W (h, d) through which a perturbation is seen."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
+        self.step = min(BLOCK, math.ceil(weight.shape[1] / PARTS))  # columns that are worked on at a time
+
+    def parted(self, v: Tensor, dim: int = 0) -> Sequence[Tensor]:
+        """V in parts along `dim`, along which columns of the group lie: all, or some of them."""
+        return torch.split(v, self.step, dim)
 
     @cached_property
     def gram(self) -> Tensor:
@@ -46,7 +41,7 @@ class Layer:
     @property
     def parts(self) -> Sequence[Tensor]:
         """All columns of W, as rows: (b, h) each."""
-        return parted(self.weight.T)
+        return self.parted(self.weight.T)
 
     def columns(self, index: Tensor) -> Tensor:
         """Columns of W, as rows: (s, h)."""
@@ -72,7 +67,7 @@ class Columns:
 
     def form(self) -> Sequence[Tensor]:
         """The values, to be kept: (b, m) each."""
-        return parted(self.values)
+        return self.layer.parted(self.values)
 
     def blocks(self) -> Iterator[Tensor]:
         """The values, to be looked at: (b, m) each."""
@@ -89,7 +84,7 @@ class Columns:
 
     def among(self, index: Tensor) -> Iterator[Tensor]:
         """The values in the columns `index`, which contains that of these: (b, m) each."""
-        n, step = len(index), block(len(index))
+        n, step = len(index), self.layer.step
         if n == len(self.index):
             yield from self.blocks()
             return
@@ -147,9 +142,10 @@ class Whole(Columns):
     @classmethod
     def of_product(cls, layer: Layer, p: Tensor, factor: Tensor) -> Whole:
         """P·W·diag(factor), of which nothing is formed: through is P·(W·diag(factor)·Wᵀ)."""
-        pieces = [Piece(None, w, p, 0.0, f) for w, f in zip(layer.parts, parted(factor), strict=True)]
+        factors = layer.parted(factor)
+        pieces = [Piece(None, w, p, 0.0, f) for w, f in zip(layer.parts, factors, strict=True)]
         square = p.new_zeros(p.shape[1], p.shape[1])
-        for w, f in zip(layer.parts, parted(factor), strict=True):
+        for w, f in zip(layer.parts, factors, strict=True):
             square.addmm_(w.T * f, w)
         return cls(layer, [], pieces, through=p @ square)
 
@@ -214,12 +210,12 @@ class Stride:
 
     def few(self, factor: Tensor, index: Tensor) -> Columns:
         """V·diag(factor), of which no other columns than `index` differ from 0."""
-        values = _picked((self._part(place) for place in range(len(self.pieces))), self.base.index, index)
-        return Columns(self.base.layer, index, values.mul_(factor[index][:, None]))
+        parts = (self._part(place) for place in range(len(self.pieces)))
+        return Columns(self.base.layer, index, self._picked(parts, index).mul_(factor[index][:, None]))
 
     def all(self, factor: Tensor) -> Whole:
         """V·diag(factor), and what a solver asks of it; what was formed of V is overwritten."""
-        factors = parted(factor)
+        factors = self.base.layer.parted(factor)
         return self._scaled(lambda place, _: factors[place])
 
     def by_norm(self, factor: Callable[[Tensor], Tensor], few: float) -> Columns | None:
@@ -241,7 +237,7 @@ class Stride:
         index = torch.cat(factors).nonzero().squeeze(1)
         if len(index) > few * len(self.base.index):
             return whole
-        found = Columns(self.base.layer, index, _picked(whole.given_up(), self.base.index, index))
+        found = Columns(self.base.layer, index, self._picked(whole.given_up(), index))
         found.through = whole.through
         return found
 
@@ -267,11 +263,10 @@ class Stride:
         """A part of V, which is let go."""
         return self.formed.pop(0) if self.formed else self.pieces[place].form()
 
-
-def _picked(parts: Iterator[Tensor], among: Tensor, index: Tensor) -> Tensor:
-    """The columns `index` of all in parts: (s, m)."""
-    chosen = parted(torch.isin(among, index))
-    return torch.cat([part[here] for part, here in zip(parts, chosen, strict=True)])
+    def _picked(self, parts: Iterator[Tensor], index: Tensor) -> Tensor:
+        """The columns `index` of all, which come in parts: (s, m)."""
+        chosen = self.base.layer.parted(torch.isin(self.base.index, index))
+        return torch.cat([part[here] for part, here in zip(parts, chosen, strict=True)])
 
 
 def _products(part: Tensor, c: Tensor) -> list[Tensor]:

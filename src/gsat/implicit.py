@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm
-from gsat.columns import Columns, Layer, Stride, Whole, parted
+from gsat.columns import Columns, Layer, Stride, Whole
 
 SLACK = 1.2  # the columns held may be this many times those that move: iterates then match, often without a search
 MOST = 0.4  # where a larger share of the columns moves, all are held, and none has to be picked out
@@ -122,7 +122,7 @@ class Implicit:
         if self.p is None:
             yield from sums
             return
-        for w in parted(self.layer.columns(index)):
+        for w in self.layer.parted(self.layer.columns(index)):
             product = w @ self.p.T
             yield product.add_(next(sums)) if self.terms else product
 
@@ -140,7 +140,7 @@ class Implicit:
         """V itself, (m, d)."""
         if self.all:
             full = self.new_zeros(*self.shape)
-            for part, values in zip(parted(full, dim=1), self.blocks(self.layer.every), strict=True):
+            for part, values in zip(self.layer.parted(full, dim=1), self.blocks(self.layer.every), strict=True):
                 part.copy_(values.T)
             return full
         full = self.new_zeros(*self.shape) if self.p is None else self.p @ self.layer.weight
@@ -205,7 +205,7 @@ class Implicit:
         vars(self).pop("held", None)  # with it there would be twice as much as the group
         if self.p is not None and not self.terms:
             return Whole.of_product(self.layer, self.p, factor)
-        parts = zip(self.blocks(self.layer.every), parted(factor), strict=True)
+        parts = zip(self.blocks(self.layer.every), self.layer.parted(factor), strict=True)
         return Whole(self.layer, [part * f[:, None] for part, f in parts])
 
     def _with(self, columns: Columns) -> Implicit:
