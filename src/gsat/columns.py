@@ -54,11 +54,16 @@ class Layer:
 
 
 class Columns:
-    """Columns of an (m, d) array, the others 0: index (s,) ascending, values (s, m)."""
+    """Columns of an (m, d) array, the others 0: index (s,) ascending, values (s, m).
 
-    def __init__(self, layer: Layer, index: Tensor, values: Tensor) -> None:
+    origin:   the token of the columns from which these are a step; it tells where they came from without holding it
+    products: ‖U‖², ⟨U, S⟩ and ‖S‖², U these columns and S that step, where they are known
+    """
+
+    def __init__(self, layer: Layer, index: Tensor, values: Tensor, *, origin: object = None) -> None:
         self.layer, self.index, self.values = layer, index, values
-        self.token = object()  # by which a trial knows where it came from, without holding it
+        self.token, self.origin = object(), origin
+        self.products: Tensor | None = None
 
     @property
     def all(self) -> bool:
@@ -118,9 +123,7 @@ class Whole(Columns):
 
     Those are formed anew each time they are looked at. `form` forms them for good, and lets what they are made of go
     one by one: where a trial has taken the place of the iterate from which it was made, nothing else holds that.
-    through:  their product with Wᵀ, (m, h), where it is known
-    origin:   the token of the columns from which these are a step
-    products: ‖U‖², ⟨U, S⟩ and ‖S‖², U these columns and S that step
+    through: their product with Wᵀ, (m, h), where it is known
     """
 
     def __init__(
@@ -249,14 +252,14 @@ class Stride:
             part = self._part(place)
             f = factor(place, part)
             part.mul_(f[:, None])
-            products += _products(part, c)
+            products += along(part, c)
             through.addmm_(piece.w.T, part)
             if place < self.most:
                 formed.append(part)
             else:
                 rest.append(piece._replace(f=f))
             del part  # before the next one is formed
-        sums = torch.stack(products).view(-1, 3).sum(0, dtype=torch.float64)
+        sums = summed(products)
         return Whole(layer, formed, rest, through=through.T, origin=self.base.token, products=sums)
 
     def _part(self, place: int) -> Tensor:
@@ -269,7 +272,12 @@ class Stride:
         return torch.cat([part[here] for part, here in zip(parts, chosen, strict=True)])
 
 
-def _products(part: Tensor, c: Tensor) -> list[Tensor]:
+def along(part: Tensor, c: Tensor) -> list[Tensor]:
     """‖U‖², ⟨U, S⟩ and ‖S‖² for some columns U and the step S = U − C to them."""
     at, step = part.reshape(-1), (part - c).reshape(-1)
     return [torch.dot(at, at), torch.dot(at, step), torch.dot(step, step)]
+
+
+def summed(products: list[Tensor]) -> Tensor:
+    """The sums of what `along` gave for parts of the columns: (3,), float64."""
+    return torch.stack(products).view(-1, 3).sum(0, dtype=torch.float64)

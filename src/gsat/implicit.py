@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gsat._numeric import norm
-from gsat.columns import Columns, Layer, Stride, Whole
+from gsat.columns import Columns, Layer, Stride, Whole, along, summed
 
 SLACK = 1.2  # the columns held may be this many times those that move: iterates then match, often without a search
 MOST = 0.4  # where a larger share of the columns moves, all are held, and none has to be picked out
@@ -198,7 +198,8 @@ class Implicit:
         return self._with(self._few(index, values, factor))
 
     def _few(self, index: Tensor, values: Tensor, factor: Tensor) -> Columns:
-        return Columns(self.layer, index, values * factor[index][:, None])
+        origin = self.terms[0][1].token if len(self.terms) == 1 else None
+        return Columns(self.layer, index, values * factor[index][:, None], origin=origin)
 
     def _all(self, factor: Tensor) -> Whole:
         """All columns of V·diag(factor); where V is a product alone, they are formed when they are asked for."""
@@ -275,13 +276,18 @@ def _dot(a: Implicit, b: Implicit) -> Tensor:
 def _along_a_step(a: Implicit, b: Implicit) -> Tensor | None:
     """The product of what a and b hold beside P·W, where that is a trial U and the C from which it is a step S = U − C.
 
-    α·U + β·C is (α + β)·U − β·S, and the products of U and S are known: see `Whole`.
+    α·U + β·C is (α + β)·U − β·S, and the products of U and S are found once.
     """
     held = [columns for _, columns in (*a.terms, *b.terms)]
     for trial in held:
-        if not isinstance(trial, Whole) or trial.products is None:
+        others = [columns for columns in held if columns is not trial]
+        if trial.origin is None or any(other.token is not trial.origin for other in others):
             continue
-        if all(other is trial or other.token is trial.origin for other in held):
+        if trial.products is None and others:
+            index = _union([trial.index, others[0].index], a.layer)
+            parts = zip(trial.among(index), others[0].among(index), strict=True)
+            trial.products = summed([product for part, c in parts for product in along(part, c)])
+        if trial.products is not None:
             at, back = _parts_of(a, trial)
             of, away = _parts_of(b, trial)
             numbers = trial.products.new_tensor([at * of, -(at * away + back * of), back * away])
