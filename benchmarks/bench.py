@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"--only must name some of {', '.join(PARTS)}, got {', '.join(unknown)}")
     plan = replace(QUICK if options.quick else Plan(), clock=options.clock)
     if options.rounds:
-        plan = replace(plan, rounds=options.rounds, image_rounds=options.rounds)
+        plan = replace(plan, rounds=options.rounds, image_rounds=options.rounds, sweep_rounds=options.rounds)
     rows: list[table.Row] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # λ has not settled yet in the first steps

@@ -25,6 +25,7 @@ class Plan:
     settling: tuple[int, int] = (40, 50)
     strengths: int = 20
     attack_steps: int = 100
+    sweep_rounds: int = 3
     marks: int = 2  # groups on which the value of ADMM is to be reached
     clock: str = "wall"
 
@@ -54,5 +55,6 @@ QUICK = Plan(
     settling=(2, 10),
     strengths=2,
     attack_steps=10,
+    sweep_rounds=1,
     marks=1,
 )
