@@ -75,8 +75,8 @@ def test_a_trial_whose_factors_are_made_of_the_norms(few, kind):
     torch.testing.assert_close(found.values, expected[found.index])
     torch.testing.assert_close(found.through, twice.through)
     torch.testing.assert_close(torch.cat(list(base.form())), c)
-    if kind is Whole:
-        torch.testing.assert_close(found.products, twice.products)
+    torch.testing.assert_close(found.products, twice.products)
+    assert found.origin is base.token
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
@@ -100,12 +100,15 @@ def test_nothing_of_a_product_is_formed_before_it_is_asked_for():
     torch.testing.assert_close(torch.cat(list(found.form())), expected)
 
 
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
 @pytest.mark.parametrize("beta", [0.0, -1.0, 0.4])
-def test_products_along_a_step_are_those_of_the_arrays(alpha, beta):
+def test_products_along_a_step_are_those_of_the_arrays(alpha, beta, few):
     base, stride, c, v = step()
-    trial, far = stride.all(factors()), Columns(base.layer, torch.tensor([2, 9]), normal(2, M, seed=5))
-    u = v * factors()[:, None]
+    kept = factors() * (torch.arange(D) % 3 == 0) if few else factors()
+    trial = stride.few(kept, kept.nonzero().squeeze(1)) if few else stride.all(kept)
+    assert trial.origin is base.token
+    far, u = Columns(base.layer, torch.tensor([2, 9]), normal(2, M, seed=5)), v * kept[:, None]
     mine = Implicit(base.layer, M, None, (alpha, trial), (beta, base))
     for terms, array in (
         ([(1.0, trial)], u),

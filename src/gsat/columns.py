@@ -214,7 +214,8 @@ class Stride:
     def few(self, factor: Tensor, index: Tensor) -> Columns:
         """V·diag(factor), of which no other columns than `index` differ from 0."""
         parts = (self._part(place) for place in range(len(self.pieces)))
-        return Columns(self.base.layer, index, self._picked(parts, index).mul_(factor[index][:, None]))
+        values = self._picked(parts, index).mul_(factor[index][:, None])
+        return Columns(self.base.layer, index, values, origin=self.base.token)
 
     def all(self, factor: Tensor) -> Whole:
         """V·diag(factor), and what a solver asks of it; what was formed of V is overwritten."""
@@ -240,8 +241,8 @@ class Stride:
         index = torch.cat(factors).nonzero().squeeze(1)
         if len(index) > few * len(self.base.index):
             return whole
-        found = Columns(self.base.layer, index, self._picked(whole.given_up(), index))
-        found.through = whole.through
+        found = Columns(self.base.layer, index, self._picked(whole.given_up(), index), origin=whole.origin)
+        found.through, found.products = whole.through, whole.products
         return found
 
     def _scaled(self, factor: Callable[[int, Tensor], Tensor]) -> Whole:
