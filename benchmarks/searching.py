@@ -67,7 +67,9 @@ class _Inner:
         return max(self._reached(lam, solver) for solver in MARKS)
 
     def gradients(self, mark: float, lam: float) -> float:
-        """The least n_inner that reaches the mark."""
+        """The least n_inner that reaches the mark; inf where ADMM gave none."""
+        if mark == -math.inf:
+            return math.inf
         return gradients_to(mark, self._loss, self.x, self._cost, lam, gsat.Proximal())
 
     def _loss(self, z: Tensor) -> Tensor:
@@ -81,13 +83,16 @@ class _Inner:
 
 
 def _worth_reaching(groups: list[_Inner], lam: float) -> tuple[float, list[float]]:
-    """The marks at the first λ, from the given one downwards, at which each is above the loss at Δ = 0 by a share."""
-    for _ in range(MOST_TRIES):
-        marks = [group.mark(lam) for group in groups]
+    """The marks at the first λ, from the given one downwards, at which each is above the loss at Δ = 0 by a share.
+
+    Where none is found, at the last one.
+    """
+    for tries in range(MOST_TRIES):
+        lower = lam * LOWER**tries
+        marks = [group.mark(lower) for group in groups]
         if all(mark > (1 + WORTH) * group.at_zero for mark, group in zip(marks, groups, strict=True)):
             break
-        lam *= LOWER
-    return lam, marks
+    return lower, marks
 
 
 def sweep(plan: Plan) -> Iterator[Row]:

@@ -91,6 +91,17 @@ def test_norms_out_of_range_are_not_relied_on(size):
     torch.testing.assert_close(found.expand(), expected, rtol=1e-9, atol=0)
 
 
+def test_products_that_overflow_are_not_relied_on():
+    layer, p = Layer(normal(H, D, seed=0, dtype=torch.float32)), normal(M, H, seed=2, dtype=torch.float32)
+    held = Columns(layer, torch.tensor([1, 7]), 1e20 * normal(2, M, seed=1, dtype=torch.float32))
+    here, slope = Implicit(layer, M, None, (1.0, held)), Implicit(layer, M, p)
+    trial = gsat.GroupSparse().shrink(torch.add(here, slope, alpha=1e19), 6e19)
+    assert trial.terms[0][1].origin is held.token
+    torch.dot(trial - here, trial - here)  # overflows, and may be found once
+    expected = (slope.expand().double() * (trial - here).expand().double()).sum()
+    assert float(torch.dot(slope, trial - here)) == pytest.approx(float(expected), rel=1e-4)
+
+
 def test_nothing_of_a_product_is_formed_before_it_is_asked_for():
     layer, p = Layer(normal(H, D, seed=0)), normal(M, H, seed=2)
     found, expected = Whole.of_product(layer, p, factors()), (layer.weight.T @ p.T) * factors()[:, None]

@@ -180,6 +180,13 @@ def test_columns_and_blocks_are_zero_iff_their_norm_is_at_most_tau(drawn, share)
             assert ((case.sizes(p) > 0) == (case.sizes(v) > tau)).all()
 
 
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e-40), (torch.float64, 1e-310), (torch.float32, 1e30)])
+def test_columns_of_any_size_are_shrunk_by_tau(dtype, size):
+    v = torch.full((4, 3), size, dtype=dtype)
+    torch.testing.assert_close(gsat.GroupSparse().shrink(v, size), v / 2, rtol=1e-4, atol=0)  # norms are 2·size
+    assert torch.equal(gsat.GroupSparse().shrink(v, 2.001 * size), torch.zeros_like(v))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(4, 12), (12, 4), (1, 5), (5, 1)])
 def test_low_rank_is_zero_iff_the_spectral_norm_is_at_most_tau(shape, dtype):

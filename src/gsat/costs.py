@@ -251,7 +251,8 @@ class Unstructured(Penalised):
 
 def _soft(norms: Tensor, tau: float) -> Tensor:
     """By what a norm is multiplied that is to be shorter by tau, and not below 0."""
-    return (norms - tau).relu_() / norms.clamp(min=torch.finfo(norms.dtype).tiny)  # 0/0 reads as 0
+    least = torch.finfo(norms.dtype).tiny * torch.finfo(norms.dtype).eps  # above 0
+    return (norms - tau).relu_() / norms.clamp(min=least)  # 0/0 reads as 0
 
 
 def _norms_unread(v: Tensor) -> Tensor:

@@ -278,6 +278,8 @@ def _along_a_step(a: Implicit, b: Implicit) -> Tensor | None:
 
     α·U + β·C is (α + β)·U − β·S, and the products of U and S are found once.
     """
+    if not a.terms or not b.terms:
+        return None
     held = [columns for _, columns in (*a.terms, *b.terms)]
     for trial in held:
         others = [columns for columns in held if columns is not trial]
@@ -287,7 +289,7 @@ def _along_a_step(a: Implicit, b: Implicit) -> Tensor | None:
             index = _union([trial.index, others[0].index], a.layer)
             parts = zip(trial.among(index), others[0].among(index), strict=True)
             trial.products = summed([product for part, c in parts for product in along(part, c)])
-        if trial.products is not None:
+        if trial.products is not None and bool(torch.isfinite(trial.products).all()):
             at, back = _parts_of(a, trial)
             of, away = _parts_of(b, trial)
             numbers = trial.products.new_tensor([at * of, -(at * away + back * of), back * away])

@@ -24,7 +24,7 @@ class Solution:
 
     delta: (m, *features) with the structure of the cost, formed when it is first asked for; objective: S(Δ)/m;
     residual: ‖δ − z‖_F for ADMM, the length of the next step ‖Δ − prox(Δ + η∇ℓ, ηλ)‖_F for the others, nan where it
-    was not asked for;
+    was not asked for and would have taken a step more;
     n_steps: accepted steps; n_gradients: evaluated gradients, rejected trials included.
     """
 
