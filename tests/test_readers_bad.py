@@ -66,6 +66,7 @@ TEXT = "id,a,b,y\ns0,1,2,u\ns1,3,4,v\n"
         ("a,b\n", {}, r" must hold at least one sample and one feature, got shape \(0, 2\)$"),
         ("y\nu\nv\n", {"label": "y"}, r" must hold at least one sample and one feature, got shape \(2, 0\)$"),
         (TEXT, {"label": "type"}, r" must have the column that label='type' names, it has 'id', 'a', 'b', 'y'$"),
+        (TEXT, {"label": "ids"}, r" must have the column that label='ids' names, .* 'y'; did you mean 'id'\?$"),
         (TEXT, {"batch": "lab"}, r" must have the column that batch='lab' names, it has 'id', 'a', 'b', 'y'$"),
         (TEXT, {"ids": "name"}, r" must have the column that ids='name' names, it has 'id', 'a', 'b', 'y'$"),
         (WIDE, {"label": "y"}, r" must have the column that label='y' names, it has 'c0', .*'c9' and 4 more$"),

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,7 +75,9 @@ def among(path: Path, option: str, name: str, names: Iterable[str], what: str) -
     """`name`, which `option` asks for and which must be one of the file's `names`."""
     names = [str(each) for each in names]
     if name not in names:
-        raise ValueError(f"{path} must have the {what} that {option}={name!r} names, it has {listed(names)}")
+        near = get_close_matches(name, names, n=1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{path} must have the {what} that {option}={name!r} names, it has {listed(names)}{guess}")
     return name
 
 

@@ -69,13 +69,15 @@ def climb(
     if not state.done and hasattr(solver, "finish"):
         state = solver.finish(oracle, cost, state, lam=lam)
     unbounded = isinstance(cost, Penalised) and cost.ridge == 0
-    known = state.done or not hasattr(solver, "probe")
-    if not known and (residual or unbounded or state.n_steps == 0):  # before the first step the probe is the answer
-        state, known = cast(Any, solver).probe(oracle, cost, state, lam=lam), True
+    left = state.residual
+    if not state.done and hasattr(solver, "probe"):
+        left = math.nan
+        if residual or unbounded or state.n_steps == 0:  # before the first step the probe is the answer
+            state = solver.probe(oracle, cost, state, lam=lam)
+            left = state.residual
     delta, objective = _best(oracle, cost, state, lam)
     if not state.done and unbounded:
         _warn_unbounded(state.drift, float(norm(delta)), n_inner)
-    left = state.residual if known else math.nan
     return Solution(delta, objective / len(oracle.x), left, state.n_steps, oracle.n_gradients)
 
 
