@@ -11,7 +11,7 @@ import argparse
 import torch
 from torch import nn
 
-from gsat.models import ResponseNorm, build
+from gsat.models.build import ResponseNorm, build
 from problems import alexnet, input_gradients
 from timing import alternate
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import problems
-from gsat.control import Control
+from gsat.training.budget import Control
 from problems import Problem
 
 alexnet, elu, settled = cache(problems.alexnet), cache(problems.elu), cache(problems.settled)

@@ -12,11 +12,11 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
 import gsat
-from gsat import layout
-from gsat.control import Control, control_for
+from gsat._arrays.sampling import draw
 from gsat.defences import GSAT, Defence, structure_cost
-from gsat.run import Run, adam
-from gsat.sampling import draw
+from gsat.models import layout
+from gsat.training.budget import Control, control_for
+from gsat.training.state import Run, adam
 from timing import Job
 
 CLASSES, BUDGET, N_INNER = 10, 0.05, 20

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gsat.elimination import bump
 from gsat.experiments.selection import Adversary, Gradient, Lasso
+from gsat.selectors.elimination import bump
 from selection_problems import PROBLEMS, RELEVANT, D, Problem
 
 

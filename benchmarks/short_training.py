@@ -9,8 +9,8 @@ import statistics
 from dataclasses import replace
 
 import gsat
+from gsat.estimators.from_table import samples, train
 from gsat.experiments.scales import SCALES
-from gsat.experiments.training import samples, train
 
 DEFENCES = ("pgd", "unstructured", "low-rank")
 

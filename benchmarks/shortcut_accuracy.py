@@ -14,7 +14,7 @@ import torch
 import gsat
 from gsat.data import load
 from gsat.defences import structure_cost
-from gsat.models import build
+from gsat.models.build import build
 from problems import BUDGET, Opaque
 
 DEFENCES = ("low-rank", "universal", "group-sparse", "PGD")

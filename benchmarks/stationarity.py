@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import gsat
-from gsat.oracle import Oracle
+from gsat.solvers.oracle import Oracle
 
 M, D = 24, 5
 B, R, TAU = 1.5, 1.0, 0.1

@@ -3,7 +3,7 @@
 import numpy as np
 
 import gsat
-from gsat.grouping import scaled
+from gsat.costs.grouping import scaled
 
 FINITE = {
     "group-sparse": gsat.GroupSparse(0.3),

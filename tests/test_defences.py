@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 from gsat import attacks, defences
-from gsat.grouping import Scaled, scaled
+from gsat.costs.grouping import Scaled, scaled
 from gsat.models import build
 from strategies import Case, normal
 

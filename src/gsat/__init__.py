@@ -1,73 +1,91 @@
-"""Train classifiers robust to perturbations that are structured across samples."""
+"""Train classifiers robust to perturbations that are structured across samples.
 
-from gsat import attacks, data, defences, models, tl, transport
-from gsat._numeric import mean_norm
-from gsat.adversary import Adversary
-from gsat.certificate import Certificate, certify
-from gsat.costs import GroupCost, GroupSparse, LowRank, Universal, Unstructured
-from gsat.curvature import curvature_bound
-from gsat.diagnosis import Diagnosis, diagnose
-from gsat.estimators import (
-    ERMClassifier,
-    FGMClassifier,
-    FGSMClassifier,
-    GSATClassifier,
-    GSATRegressor,
-    PGDClassifier,
-    StructuredATClassifier,
-    UniversalATClassifier,
-    load,
-)
-from gsat.evaluation import evaluate
-from gsat.grouping import PerBatch
-from gsat.selectors import GroupSparseSelector, LowRankBasis
-from gsat.solvers import ADMM, Linearised, Proximal, Solution, maximise
-from gsat.theory import Schedule, schedule, stationarity
-from gsat.train import Validation, gdadmm
+Names are imported when they are first used, so that `import gsat` loads nothing heavy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
+    from gsat import attacks, data, defences, models, tl, transport
+    from gsat._arrays.norms import mean_norm
+    from gsat.adversary import Adversary
+    from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
+    from gsat.diagnosis import Diagnosis, diagnose
+    from gsat.estimators import (
+        ERMClassifier,
+        FGMClassifier,
+        FGSMClassifier,
+        GSATClassifier,
+        GSATRegressor,
+        PGDClassifier,
+        StructuredATClassifier,
+        UniversalATClassifier,
+        load,
+    )
+    from gsat.evaluation import evaluate
+    from gsat.selectors import GroupSparseSelector, LowRankBasis
+    from gsat.solvers import ADMM, Linearised, Proximal, Solution, maximise
+    from gsat.theory import Certificate, Schedule, certify, curvature_bound, schedule, stationarity
+    from gsat.training import Validation, gdadmm
 
 __version__ = "0.1.0"
 
+_HOME = {  # public name -> the module it comes from
+    "ADMM": "gsat.solvers",
+    "Adversary": "gsat.adversary",
+    "Certificate": "gsat.theory",
+    "Diagnosis": "gsat.diagnosis",
+    "ERMClassifier": "gsat.estimators",
+    "FGMClassifier": "gsat.estimators",
+    "FGSMClassifier": "gsat.estimators",
+    "GSATClassifier": "gsat.estimators",
+    "GSATRegressor": "gsat.estimators",
+    "GroupCost": "gsat.costs",
+    "GroupSparse": "gsat.costs",
+    "GroupSparseSelector": "gsat.selectors",
+    "Linearised": "gsat.solvers",
+    "LowRank": "gsat.costs",
+    "LowRankBasis": "gsat.selectors",
+    "PGDClassifier": "gsat.estimators",
+    "PerBatch": "gsat.costs",
+    "Proximal": "gsat.solvers",
+    "Schedule": "gsat.theory",
+    "Solution": "gsat.solvers",
+    "StructuredATClassifier": "gsat.estimators",
+    "Universal": "gsat.costs",
+    "UniversalATClassifier": "gsat.estimators",
+    "Unstructured": "gsat.costs",
+    "Validation": "gsat.training",
+    "certify": "gsat.theory",
+    "curvature_bound": "gsat.theory",
+    "diagnose": "gsat.diagnosis",
+    "evaluate": "gsat.evaluation",
+    "gdadmm": "gsat.training",
+    "load": "gsat.estimators",
+    "maximise": "gsat.solvers",
+    "mean_norm": "gsat._arrays.norms",
+    "schedule": "gsat.theory",
+    "stationarity": "gsat.theory",
+}
+_ROOMS = ("attacks", "data", "defences", "models", "tl", "transport")
+
 __all__ = [
-    "ADMM",
-    "Adversary",
-    "Certificate",
-    "Diagnosis",
-    "ERMClassifier",
-    "FGMClassifier",
-    "FGSMClassifier",
-    "GSATClassifier",
-    "GSATRegressor",
-    "GroupCost",
-    "GroupSparse",
-    "GroupSparseSelector",
-    "Linearised",
-    "LowRank",
-    "LowRankBasis",
-    "PGDClassifier",
-    "PerBatch",
-    "Proximal",
-    "Schedule",
-    "Solution",
-    "StructuredATClassifier",
-    "Universal",
-    "UniversalATClassifier",
-    "Unstructured",
-    "Validation",
     "__version__",
-    "attacks",
-    "certify",
-    "curvature_bound",
-    "data",
-    "defences",
-    "diagnose",
-    "evaluate",
-    "gdadmm",
-    "load",
-    "maximise",
-    "mean_norm",
-    "models",
-    "schedule",
-    "stationarity",
-    "tl",
-    "transport",
+    *_HOME,
+    *_ROOMS,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, once."""
+    if name in _ROOMS:
+        return import_module(f"gsat.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'gsat' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

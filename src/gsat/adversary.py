@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import cross_entropy
 
-from gsat import _checks, layout
-from gsat.active import ActiveSet, active_set
-from gsat.costs import GroupCost, GroupSparse, Penalised
-from gsat.grouping import PerBatch, Scaled, bound
-from gsat.moved import Form, Moved
-from gsat.oracle import frozen, untouched
-from gsat.reduce import Model, Reduced, RowSpace, row_space
+from gsat import _checks
+from gsat.costs import GroupCost, GroupSparse, Penalised, PerBatch, Scaled, bound
+from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.models import layout
+from gsat.models.first_layer import Model
+from gsat.shortcuts.active import ActiveSet, active_set
+from gsat.shortcuts.moved import Form, Moved
+from gsat.shortcuts.row_space import Reduced, RowSpace, row_space
 from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, climb, maximise, named
-
-SampleLoss = Callable[[Tensor, Tensor], Tensor]  # (outputs, y) -> (m,)
-
-
-def per_sample_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
-    """The cross-entropy of each sample's logits: (m, classes), (m,) -> (m,)."""
-    return cross_entropy(outputs, y, reduction="none")
+from gsat.solvers.oracle import frozen, untouched
 
 
 class Adversary:

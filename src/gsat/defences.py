@@ -12,17 +12,18 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks, attacks, layout
-from gsat._numeric import norm, rows
-from gsat._spectrum import singular_values
-from gsat.active import Sparse
-from gsat.adversary import Adversary, SampleLoss, per_sample_cross_entropy
-from gsat.balls import inside, unit_rows
-from gsat.costs import GroupCost, GroupSparse, LowRank, Universal, Unstructured
-from gsat.grouping import PerBatch, scaled
-from gsat.moved import Form, Moved
-from gsat.oracle import Oracle, clamped, frozen, untouched
+from gsat import _checks, attacks
+from gsat._arrays.norms import norm, rows
+from gsat._arrays.svd import singular_values
+from gsat.adversary import Adversary
+from gsat.attacks.sets import inside, unit_rows
+from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured, scaled
+from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.models import layout
+from gsat.shortcuts.active import Sparse
+from gsat.shortcuts.moved import Form, Moved
 from gsat.solvers import Proximal, Solver
+from gsat.solvers.oracle import Oracle, clamped, frozen, untouched
 
 TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a percent of the gain (docs/paper.md)
 

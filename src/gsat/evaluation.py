@@ -16,14 +16,15 @@ import torch
 from torch import Generator, Tensor, nn
 from tqdm.auto import tqdm
 
-from gsat import _checks, layout
-from gsat._numeric import norm, rows
-from gsat.adversary import per_sample_cross_entropy
+from gsat import _checks
+from gsat._arrays.norms import norm, rows
+from gsat._arrays.sampling import take, take_labels
 from gsat.attacks import Attack, Universal
-from gsat.flat import AT_ONCE
-from gsat.oracle import clamped, frozen
-from gsat.sampling import take, take_labels
-from gsat.sanity import warn_of_masking
+from gsat.attacks.flat import AT_ONCE
+from gsat.attacks.masking import warn_of_masking
+from gsat.losses import per_sample_cross_entropy
+from gsat.models import layout
+from gsat.solvers.oracle import clamped, frozen
 
 COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds"]
 

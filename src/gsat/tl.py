@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from gsat.alignment import Alignment, Fill, align, listed, probabilities
-from gsat.classifying import TorchClassifier
-from gsat.estimators import ERMClassifier, GSATClassifier
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.gsat import ERMClassifier, GSATClassifier
+from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -23,8 +23,7 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 from torch import Tensor
 
 from gsat import _checks
-from gsat.costs import GroupCost
-from gsat.grouping import PerBatch
+from gsat.costs import GroupCost, PerBatch
 
 Array = NDArray[Any]
 MOST = 1_000_000  # pairs of groups: each takes about 40 µs to price, and the program minutes to solve

@@ -11,14 +11,14 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks
-from gsat._numeric import total
-from gsat.adversary import SampleLoss, per_sample_cross_entropy
-from gsat.balls import Ball, Columns, Equal, Free, Subspace
-from gsat.flat import Flat
-from gsat.moved import Moved
-from gsat.oracle import frozen, untouched
-from gsat.reduce import Reduced, RowSpace, row_space
-from gsat.sanity import warn_of_masking
+from gsat._arrays.norms import total
+from gsat.attacks.flat import Flat
+from gsat.attacks.masking import warn_of_masking
+from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace
+from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.shortcuts.moved import Moved
+from gsat.shortcuts.row_space import Reduced, RowSpace, row_space
+from gsat.solvers.oracle import frozen, untouched
 
 
 @dataclass(frozen=True)

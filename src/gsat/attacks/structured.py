@@ -10,9 +10,9 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat.attacks.base import Attack, Found
-from gsat.balls import Ball, Columns, Equal, Subspace, inside, unit_rows
+from gsat.attacks.flat import Flat
+from gsat.attacks.sets import Ball, Columns, Equal, Subspace, inside, unit_rows
 from gsat.costs import flat_labels
-from gsat.flat import Flat
 
 LEAPS = 8  # from one start, at the most
 

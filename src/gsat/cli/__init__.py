@@ -2,18 +2,7 @@
 
 import sys
 
-from gsat.cli import (  # each adds its command
-    attack,
-    compare,
-    data,
-    demo,
-    diagnose,
-    predict,
-    report,
-    reproduce,
-    select,
-    train,
-)
+from gsat.cli import attack, compare, data, demo, diagnose, predict, report, reproduce, select, train
 from gsat.cli.app import app
 
 __all__ = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gsat.checkpoint import replace_file
+from gsat._files import replace_file
 from gsat.cli.app import fail
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}

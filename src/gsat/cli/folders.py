@@ -104,6 +104,6 @@ def same_config(out: Path, config: dict[str, Any]) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    from gsat.checkpoint import replace_file
+    from gsat._files import replace_file
 
     replace_file(path, json.dumps(content, indent=1).encode())

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import typer
 
-from gsat.alignment import Fill, align, probabilities
 from gsat.cli.alleles import counted_alike
 from gsat.cli.app import app, fail, say, user_errors
 from gsat.cli.files import vacant, write_table
 from gsat.cli.options import AsJson
 from gsat.cli.source import Ids, Label, Layer, Missing, OneHot, Pheno, Source, run_config
 from gsat.data.loading import READERS
+from gsat.estimators.matching import Fill, align, probabilities
 
 AS_TRAINED = ("layer", "one_hot", "missing")  # options of reading that a new file takes over from the run
 
@@ -47,7 +47,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
-    from gsat.estimators import load
+    from gsat.estimators.gsat import load
 
     vacant(out, force=force)
     classifier = load(run)

@@ -48,8 +48,8 @@ def select(
     as_json: AsJson = False,
 ) -> None:
     """Rank the features by how much of the group-sparse adversary's effort they attract; all samples are used."""
-    from gsat.experiments.ranking import picture, rank
-    from gsat.selectors import GroupSparseSelector
+    from gsat.selectors.ranking import picture, rank
+    from gsat.selectors.selector import GroupSparseSelector
 
     if out.suffix.lower() not in SEPARATORS:
         fail(f"--out must end in .csv or .tsv, got {out}")

@@ -73,8 +73,8 @@ def train(
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
     from gsat.defences import NAMES, STRUCTURES
-    from gsat.experiments.training import Plan
-    from gsat.experiments.training import train as train_plan
+    from gsat.estimators.from_table import Plan
+    from gsat.estimators.from_table import train as train_plan
 
     if defence not in NAMES:
         fail(f"--defence must be one of {', '.join(NAMES)}, got {defence!r}")
@@ -144,8 +144,8 @@ def _lam(text: str) -> float | str:
 
 def _on_test(classifier: Any, test: Any) -> dict[str, Any]:
     """The accuracy on the test rows; those of a class without training samples are counted apart."""
+    from gsat.estimators.from_table import known_rows, samples
     from gsat.evaluation import evaluate
-    from gsat.experiments.training import known_rows, samples
 
     known = known_rows(test, classifier)
     found: dict[str, Any] = {"test_accuracy": None}

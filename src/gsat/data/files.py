@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gsat.data.catalogue import KNOWN
-from gsat.data.matrices import all_arrays
+from gsat.data.readers.matrices import all_arrays
 from gsat.data.table import content_checksum
 
 Arrays = dict[str, NDArray[Any]]

@@ -9,19 +9,20 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from gsat.data import cohorts, hapmap, studies
-from gsat.data.bundled import digits
 from gsat.data.catalogue import DIGITS, KNOWN
-from gsat.data.expression import read_h5ad
-from gsat.data.fetching import obtain
+from gsat.data.fetching.fetch import obtain
+from gsat.data.fetching.sources import RECIPES
 from gsat.data.files import cache_dir, data_folder, find
-from gsat.data.genotypes import read_plink
-from gsat.data.images import cifar10, mnist
-from gsat.data.matrices import read_npz, read_parquet, read_text
+from gsat.data.readers.matrices import read_npz, read_parquet, read_text
+from gsat.data.readers.plink import read_plink
 from gsat.data.rules import existing
-from gsat.data.sources import RECIPES
+from gsat.data.sets import hapmap, studies
+from gsat.data.sets import tcga as cohorts
+from gsat.data.sets.bundled import digits
+from gsat.data.sets.expression import read_h5ad
+from gsat.data.sets.images import cifar10, mnist
+from gsat.data.sets.uci import tcga_uci
 from gsat.data.table import Table
-from gsat.data.uci import tcga_uci
 
 BUNDLED = {"digits": digits}
 FROM_FILES: dict[str, Callable[..., Table]] = {  # name: function(folder, *, options), where the options have defaults

@@ -11,14 +11,14 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from gsat import _checks
-from gsat._numeric import mean_norm
+from gsat._arrays.norms import mean_norm
+from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.diagnosis.cells import LEAST, Design, Pair
 from gsat.diagnosis.energies import Energies, Samples, measure
 from gsat.diagnosis.exchange import exchangeability
 from gsat.diagnosis.moments import Moments, leading_features
 from gsat.diagnosis.result import Diagnosis
 from gsat.diagnosis.verdict import SHARE, Verdict, judge
-from gsat.standardise import Standardised, mean_and_scale
 
 MAX_PAIRS = 20  # of batches that are compared, those with the most samples
 

@@ -13,9 +13,9 @@ import numpy as np
 from gsat import attacks
 from gsat.attacks import Attack
 from gsat.data import Table, load
+from gsat.estimators.from_table import Plan
 from gsat.experiments.comparing import hold_out, some_rows
 from gsat.experiments.scales import Scale, Size, evenly
-from gsat.experiments.training import Plan
 
 GRID = (0.05, 0.1, 0.2)  # sizes as fractions of E‖X‖
 FINE = (0.025, 0.05, 0.1, 0.15, 0.2)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pandas as pd
 
 from gsat.data import load
+from gsat.estimators.from_table import Plan
 from gsat.experiments.comparing import paired_differences
 from gsat.experiments.pictures import Panel, curves
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.sweeps import judged, of_seed, training_in_words
-from gsat.experiments.training import Plan
 
 DATA = ("tcga", "tcga-11types")
 DEFENCES = ("erm", "pgd", "universal", "group-sparse", "low-rank")

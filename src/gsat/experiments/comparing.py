@@ -13,12 +13,12 @@ import joblib
 import pandas as pd
 import torch
 
-from gsat.classifying import TorchClassifier
 from gsat.data import Table
 from gsat.defences import STRUCTURES
-from gsat.estimators import load
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.from_table import Plan, known_rows, parse_attack, samples, train
+from gsat.estimators.gsat import load
 from gsat.evaluation import evaluate
-from gsat.experiments.training import Plan, known_rows, parse_attack, samples, train
 
 Rule = Literal["matched", "tuned"]
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gsat.classifying import TorchClassifier
 from gsat.data import Table
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.from_table import known_rows, samples
 from gsat.evaluation import evaluate
 from gsat.experiments.arenas import BUDGET, Arena, Sweep, shrunk
 from gsat.experiments.comparing import is_gsat, paired_differences, trained
@@ -26,7 +27,6 @@ from gsat.experiments.pictures import Panel, curves, lines, shown
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
-from gsat.experiments.training import known_rows, samples
 
 RULES = ("matched", "tuned")
 BASELINES = ("erm", "fgsm", "fgm", "pgd")

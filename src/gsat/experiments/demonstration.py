@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from gsat import attacks
-from gsat._numeric import mean_norm
-from gsat._spectrum import singular_values
+from gsat._arrays.norms import mean_norm
+from gsat._arrays.svd import singular_values
+from gsat._files import replace_file
 from gsat.attacks import Attack
-from gsat.checkpoint import replace_file
 from gsat.data import Table, load
+from gsat.estimators.from_table import Plan, samples, train
 from gsat.evaluation import evaluate
 from gsat.experiments.pictures import Panel, curves, lines
-from gsat.experiments.training import Plan, samples, train
 
 DEFENCES = ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank")
 SIZE = 0.1  # of the perturbations in training, as a fraction of E‖X‖₂

@@ -12,16 +12,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import models
-from gsat._numeric import mean_norm
-from gsat.control import control_for
+from gsat._arrays.norms import mean_norm
 from gsat.defences import ERM, GSAT, PGD, Defence, structure_cost
+from gsat.estimators.from_table import RECOMMENDED_ALPHA, Plan
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.timing import Times, alternate
-from gsat.experiments.training import RECOMMENDED_ALPHA, Plan
-from gsat.run import Run, adam
 from gsat.solvers import Proximal
+from gsat.training.budget import control_for
+from gsat.training.state import Run, adam
 
 CLASSES, BUDGET, ALPHA = 10, 0.05, 0.2
 IMAGES = {"MNIST": (1, 28, 28), "CIFAR-10": (3, 32, 32)}

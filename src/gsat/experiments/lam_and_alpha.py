@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import torch
 
-from gsat._numeric import mean_norm
+from gsat._arrays.norms import mean_norm
 from gsat.experiments.arenas import Arena
 from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.pieces import Piece, Place

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gsat._numeric import mean_norm
+from gsat._arrays.norms import mean_norm
 from gsat.experiments.arenas import Arena
 from gsat.experiments.lam_and_alpha import PAPER_LAM
 from gsat.experiments.pictures import Panel, curves, lines

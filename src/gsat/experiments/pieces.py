@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from gsat.checkpoint import replace_file
+from gsat._files import replace_file
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gsat.experiments.training import Plan
+from gsat.estimators.from_table import Plan
 
 Name = Literal["quick", "cpu", "overnight", "paper"]
 

@@ -20,13 +20,13 @@ from sklearn.linear_model import LogisticRegression
 from torch import Generator
 
 from gsat import models
-from gsat.baselines import ERMClassifier
-from gsat.checkpoint import replace_file
+from gsat._arrays.standardise import Standardised, mean_and_scale
+from gsat._files import replace_file
 from gsat.data import Table
 from gsat.defences import ERM
-from gsat.selectors import GroupSparseSelector
-from gsat.standardise import Standardised, mean_and_scale
-from gsat.train import gdadmm
+from gsat.estimators.baselines import ERMClassifier
+from gsat.selectors.selector import GroupSparseSelector
+from gsat.training.loop import gdadmm
 
 Scores = NDArray[np.float64]
 Method = Callable[[NDArray[Any], NDArray[Any], NDArray[np.int64], int], Scores]  # X, y, blocks, seed

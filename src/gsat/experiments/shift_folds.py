@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gsat.data import Table
+from gsat.estimators.from_table import Plan, classifier_for
 from gsat.experiments.pieces import Place
 from gsat.experiments.shift_tasks import Task, centred, inner_splits, known, loaded, most_variable, with_columns
-from gsat.experiments.training import Plan, classifier_for
 
 EQUAL = 1e-9  # shares that differ by less are equal
 LEAST = 1e-12  # of a probability, in a logarithm

@@ -7,8 +7,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from gsat import attacks, layout
+from gsat import attacks
 from gsat.attacks import Attack
+from gsat.estimators.from_table import samples
 from gsat.experiments.arenas import Arena
 from gsat.experiments.comparing import paired_differences, trained
 from gsat.experiments.pictures import Panel, curves, lines
@@ -16,8 +17,8 @@ from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.sweeps import elu_on, number_of_seeds, of_seed, training_in_words
-from gsat.experiments.training import samples
-from gsat.oracle import frozen
+from gsat.models import layout
+from gsat.solvers.oracle import frozen
 
 DEFENCES = ("erm", "pgd", "universal", "group-sparse", "low-rank")
 COLUMNS, RANK, GROUP = 50, 5, 200

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import at_hand, norm
+from gsat._arrays.norms import at_hand, norm
 from gsat.costs import GroupCost, Penalised
-from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, raise_if_stuck, read, ridge_of, start
+from gsat.solvers.base import Answer, raise_if_stuck, read, ridge_of, start
+from gsat.solvers.oracle import Oracle
 
 
 @dataclass(frozen=True)

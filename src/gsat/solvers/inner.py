@@ -10,13 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks
-from gsat._numeric import norm, total
-from gsat.costs import GroupCost, Penalised
-from gsat.grouping import PerBatch, bound
-from gsat.oracle import Loss, Oracle, untouched
+from gsat._arrays.norms import norm, total
+from gsat.costs import GroupCost, Penalised, PerBatch, bound
 from gsat.solvers.admm import ADMM
+from gsat.solvers.base import Solution, Solver, State
 from gsat.solvers.linearised import Linearised
-from gsat.solvers.protocol import Solution, Solver, State
+from gsat.solvers.oracle import Loss, Oracle, untouched
 from gsat.solvers.proximal import Proximal
 
 NAMED: dict[str, Solver[Any]] = {"proximal": Proximal(), "admm": ADMM(), "linearised": Linearised()}

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gsat._numeric import at_hand, norm
+from gsat._arrays.norms import at_hand, norm
 from gsat.costs import GroupCost
-from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, Point, linearised_maximum, start
+from gsat.solvers.base import Answer, Point, linearised_maximum, start
+from gsat.solvers.oracle import Oracle
 
 
 @dataclass(frozen=True)

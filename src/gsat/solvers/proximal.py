@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._numeric import at_hand, dot, flat, norm, numbers, pieces, total, zero_like
-from gsat._subspace import Subspace
+from gsat._arrays.norms import at_hand, dot, flat, norm, numbers, pieces, total, zero_like
+from gsat._arrays.subspace import Subspace
 from gsat.costs import GroupCost, Penalised
-from gsat.oracle import Oracle
-from gsat.solvers.protocol import Answer, Point, raise_if_stuck, read, ridge_of, start
-from gsat.solvers.relaxed import Schedule, first_trial, next_trial, schedule
+from gsat.solvers.base import Answer, Point, raise_if_stuck, read, ridge_of, start
+from gsat.solvers.oracle import Oracle
+from gsat.solvers.starts import Schedule, first_trial, next_trial, schedule
 
 REACH = 10.0  # the first step is this many times 1/(λ·ridge): within 5 % of the linearised maximum
 GROWTH = 4.0

@@ -1,0 +1,65 @@
+"""Samples as a module sees them: dense, float32, standardised, and made a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from gsat._arrays.norms import at_a_time
+
+
+class Standardised:
+    """The rows of X (n, d) as the module sees them, (x − mean)/scale; made when they are asked for.
+
+    X may be dense, sparse (CSR) or a memory map: it is never copied whole. With `in_shape` a row has that shape.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        mean: NDArray[np.float32],
+        scale: NDArray[np.float32],
+        in_shape: Sequence[int] | None = None,
+    ) -> None:
+        self.X, self.mean, self.scale = X, mean, scale
+        self.mean_norm: float | None = None  # E‖X‖₂, where someone has taken the pass over the data that it needs
+        self.shape: tuple[int, ...] = (int(X.shape[0]), *(X.shape[1:] if in_shape is None else in_shape))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        index = np.arange(len(self))[rows]
+        found = np.empty((len(index), self.X.shape[1]), np.float32)
+        for part in pieces(len(index), self.X.shape[1]):
+            np.subtract(dense(self.X[index[part]], np.float32), self.mean, out=found[part])
+            found[part] /= self.scale
+        return found.reshape(len(index), *self.shape[1:])
+
+
+def mean_and_scale(X: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each column, in float64 by blocks of rows; a constant column has scale 1."""
+    n, d = X.shape
+    mean, square = np.zeros(d), np.zeros(d)
+    offset = dense(X[:1], np.float64)[0]  # deviations from one row lose fewer digits than the columns themselves
+    for part in pieces(n, d):
+        block = dense(X[part], np.float64) - offset
+        mean += block.sum(0) / n
+        square += np.einsum("ij,ij->j", block, block) / n
+    scale = np.sqrt(np.maximum(square - np.square(mean), 0))
+    return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+
+
+def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
+    """The rows of an (n, d) matrix as slices of a few megabytes each, or some times that."""
+    step = times * at_a_time(d)
+    return (slice(begin, min(begin + step, n)) for begin in range(0, n, step))
+
+
+def dense(part: Any, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+    """Rows of a dense or sparse matrix as an array of that dtype."""
+    return np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=dtype)

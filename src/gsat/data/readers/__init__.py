@@ -1,0 +1,1 @@
+"""Readers of files: one module a family of formats, each from a path to a `Table`."""

@@ -1,0 +1,223 @@
+"""Genotypes in PLINK file sets: .bed with .bim and .fam beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsat import _checks
+from gsat.data.readers.matrices import MISSING, SEPARATORS, as_numbers, text_rows
+from gsat.data.rules import among, annotation, by_id, checked, distinct, existing, extra, listed, not_utf8
+from gsat.data.table import Table
+
+MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009
+FAM = ("family", "iid", "father", "mother", "sex", "phenotype")
+BIM = ("chromosome", "snp", "centimorgan", "position", "allele 1", "allele 2")
+FROM_FAM = ("family", "sex", "phenotype")
+NONE = MISSING | {"-9"}  # PLINK's sign for a missing phenotype
+SEXES = {"1": "male", "2": "female"}
+NO_CALL = -127  # bed-reader's sign for a missing genotype in int8
+
+
+def read_plink(
+    path: Path,
+    *,
+    label: str | None = None,
+    batch: str | None = None,
+    pheno: str | Path | None = None,
+    missing: str | float = "mean",
+    one_hot: bool = False,
+) -> Table:
+    """Genotypes (samples, SNPs): how often a sample carries allele 1 of the .bim file, 0, 1 or 2.
+
+    label, batch: a column of the table `pheno`, a .csv or .tsv file (any other ending: tabs) with a column IID,
+                  or FID and IID; or "family", "sex" or "phenotype" of the .fam file
+    missing:      genotypes without a call become the "mean" of the calls of their SNP, or this number; "error"
+                  refuses them
+    one_hot:      (samples, 3 SNPs), three indicators snp=0, snp=1, snp=2 for each SNP, which share a number in
+                  `feature_groups`; without a call they are the shares of the three genotypes ("mean")
+
+    The sample ids are the IIDs, or FID_IID where people of two families share an IID. The checksum is that of
+    the .bed, .bim and .fam files, in this order.
+    """
+    check_policy(missing, one_hot)
+    if pheno is not None and label is None and batch is None:
+        raise ValueError(f"pheno must come with label= or batch=, the names of its columns, got only {pheno}")
+    bed_reader = extra("bed_reader", "bed-reader", ".bed")
+    triplet = f"; a PLINK file set is {path.stem}.bed, {path.stem}.bim and {path.stem}.fam in one folder"
+    bim, fam = (existing(path.with_suffix(ending), triplet) for ending in (".bim", ".fam"))
+    people, snps = _columns(fam, FAM), _columns(bim, BIM)
+    ids = people["iid"]
+    if len(set(ids)) < len(ids):
+        ids = [f"{family}_{iid}" for family, iid in zip(people["family"], ids, strict=True)]
+    distinct(fam, "samples (FID and IID)", ids)
+    distinct(bim, "SNP names", snps["snp"], "; name them with plink --set-missing-var-ids @:# or drop the repeated")
+    _check_bytes(path, len(ids), len(snps["snp"]))
+    with bed_reader.open_bed(path, len(ids), len(snps["snp"]), count_A1=True) as bed:
+        calls = bed.read(dtype="int8", order="C")
+    return checked(
+        path,
+        by_id(ids),
+        beside=(bim, fam),
+        **encoded(path, calls, ids, snps["snp"], missing=missing, one_hot=one_hot),
+        y=_annotation(path, fam, "label", label, people, pheno),
+        batch=_annotation(path, fam, "batch", batch, people, pheno),
+        sample_ids=tuple(ids),
+    )
+
+
+def encoded(
+    path: Path, calls: NDArray[np.int8], ids: list[str], snps: list[str], *, missing: str | float, one_hot: bool
+) -> dict[str, Any]:
+    """X, feature_names and feature_groups of genotypes (samples, SNPs), NO_CALL where there is none, from `path`."""
+    if missing == "error":
+        _refuse_missing(path, calls, ids, snps)
+    values = _indicators(calls) if one_hot else calls[:, :, None].astype(np.float32)
+    _fill(path, calls == NO_CALL, values, missing, one_hot, snps)
+    return {
+        "X": values.reshape(len(ids), -1),
+        "feature_names": tuple(f"{snp}={count}" for snp in snps for count in range(3)) if one_hot else tuple(snps),
+        "feature_groups": tuple(j // 3 for j in range(3 * len(snps))) if one_hot else None,
+    }
+
+
+def check_policy(missing: str | float, one_hot: bool) -> None:
+    """Raise unless `missing` says what to put for genotypes without a call."""
+    if isinstance(missing, str):
+        if missing not in ("mean", "error"):
+            raise ValueError(f'missing must be "mean", "error" or a number, got {missing!r}')
+    elif _checks.number("missing", missing) not in (0, 1, 2) and one_hot:
+        raise ValueError(f"missing must be 0, 1 or 2 with one_hot=True, got {missing!r}")
+
+
+def _columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """The columns of a .fam or .bim file, separated by blanks or tabs, by name."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise not_utf8(path) from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        cells = line.split()
+        if cells and len(cells) != len(names):
+            raise ValueError(
+                f"{path}, line {number} must have {len(names)} columns ({', '.join(names)}), got {len(cells)}"
+            )
+        if cells:
+            rows.append(cells)
+    if not rows:
+        raise ValueError(f"{path} must have at least one line, got none")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _check_bytes(path: Path, n_samples: int, n_snps: int) -> None:
+    """Raise unless the .bed file starts as one and is as long as the two others say."""
+    with path.open("rb") as stream:
+        magic = stream.read(3)
+    if magic != MAGIC:
+        raise ValueError(
+            f"{path} must start with the bytes {MAGIC.hex(' ')} of a PLINK 1 .bed file, got {magic.hex(' ') or 'none'}"
+        )
+    expected = len(MAGIC) + -(-n_samples // 4) * n_snps  # four samples to a byte
+    if (found := path.stat().st_size) != expected:
+        raise ValueError(
+            f"{path} must hold {expected} bytes for the {n_samples} samples of the .fam and the {n_snps} SNPs of "
+            f"the .bim file, got {found}"
+        )
+
+
+def _refuse_missing(path: Path, calls: NDArray[np.int8], ids: list[str], snps: list[str]) -> None:
+    lacking = calls == NO_CALL
+    if lacking.any():
+        i, j = divmod(int(lacking.argmax()), lacking.shape[1])
+        raise ValueError(
+            f'{path} must have a call for every genotype with missing="error", got none for {lacking.sum()} of '
+            f"{lacking.size}, the first at sample {ids[i]!r}, SNP {snps[j]!r}"
+        )
+
+
+def _indicators(calls: NDArray[np.int8]) -> NDArray[np.float32]:
+    """(samples, SNPs, 3): which of 0, 1, 2 each genotype is; all zero without a call."""
+    return np.equal(calls[:, :, None], np.arange(3, dtype=np.int8)).astype(np.float32)
+
+
+def _fill(
+    path: Path,
+    lacking: NDArray[np.bool_],
+    values: NDArray[np.float32],
+    missing: str | float,
+    one_hot: bool,
+    snps: list[str],
+) -> None:
+    """Put into `values` (samples, SNPs, columns), in place, what stands for the genotypes without a call."""
+    rows, columns = np.nonzero(lacking)
+    if not len(rows):
+        return
+    if missing == "mean":
+        n_calls = (~lacking).sum(axis=0)
+        if not n_calls.all():
+            empty = np.flatnonzero(n_calls == 0)
+            raise ValueError(
+                f"{path} must have a call for every SNP to take its mean, got none for {len(empty)} SNPs, the first "
+                f"{snps[empty[0]]!r}; drop them with plink --geno or give missing= a number"
+            )
+        values[rows, columns] = 0
+        mean = values.sum(axis=0, dtype=np.float64) / n_calls[:, None]
+        values[rows, columns] = mean[columns]
+    else:
+        values[rows, columns] = np.arange(3) == missing if one_hot else missing
+
+
+def _annotation(
+    path: Path, fam: Path, option: str, name: str | None, people: dict[str, list[str]], pheno: str | Path | None
+) -> NDArray[np.generic] | None:
+    """The column `name` of the table `pheno`, or of the .fam file, one entry per sample."""
+    if name is None:
+        return None
+    row = by_id(people["iid"])
+    if pheno is not None:
+        table = existing(Path(pheno))
+        found = _from_table(table, fam, option, name, people)
+        return as_numbers(annotation(table, f"{option}={name!r}", found, row))
+    if name not in FROM_FAM:
+        raise ValueError(
+            f"{option} must be one of {listed(FROM_FAM)} for {path}, or a column of the table that pheno= names, "
+            f"got {name!r}"
+        )
+    found = people[name]
+    if name == "sex":
+        found = [SEXES.get(code, "") for code in found]
+    elif name == "phenotype":
+        # 0 is missing where the phenotype is 1 (control) or 2 (case), and a number like any other elsewhere
+        none = NONE | {"0"} if set(found) <= NONE | {"0", "1", "2"} else NONE
+        found = ["" if value in none else value for value in found]
+    values = annotation(fam, f"{option}={name!r}", found, row)
+    return as_numbers(values) if name == "phenotype" else values
+
+
+def _from_table(table: Path, fam: Path, option: str, name: str, people: dict[str, list[str]]) -> list[str]:
+    """Each sample's entry in the column `name`, found by IID, or by FID and IID where the table has both."""
+    rows = text_rows(table, SEPARATORS.get(table.suffix.lower(), "\t"))
+    header = next(rows)[1]
+    header[0] = header[0].removeprefix("#")  # PLINK 2 writes #FID
+    among(table, option, name, header, "column")
+    if "IID" not in header:
+        raise ValueError(f"{table} must have a column IID, or FID and IID, it has {listed(header)}")
+    by_family = "FID" in header
+    at = [header.index(key) for key in (("FID", "IID") if by_family else ("IID",))]
+    keys = list(zip(*([people["family"]] if by_family else []), people["iid"], strict=True))
+    if not by_family:
+        distinct(fam, "IIDs", people["iid"], f"; give {table} a column FID too")
+    entries: dict[tuple[str, ...], str] = {}
+    for line, cells in rows:
+        key = tuple(cells[j] for j in at)
+        if key in entries:
+            raise ValueError(
+                f"{table}, line {line} must be of another sample than the lines above, got {' '.join(key)}"
+            )
+        cell = cells[header.index(name)]
+        entries[key] = "" if cell.strip() in NONE else cell
+    return [entries.get(key, "") for key in keys]

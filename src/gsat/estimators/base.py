@@ -1,0 +1,200 @@
+"""The base of the estimators: scikit-learn's contract on one side, `gsat.gdadmm` on the other."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Generator, Tensor, nn
+
+from gsat import models
+from gsat._arrays.norms import mean_norm
+from gsat._arrays.standardise import Standardised, mean_and_scale, pieces
+from gsat.defences import GSAT, Defence
+from gsat.losses import SampleLoss
+from gsat.models import layout
+from gsat.solvers.oracle import frozen
+from gsat.training.loop import gdadmm
+
+CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
+
+
+class TorchEstimator(BaseEstimator):  # type: ignore[misc]
+    """fit and the passes through the module, for classifiers and regressors alike."""
+
+    # what every estimator has, set by its own __init__
+    n_outer: int
+    group_size: int
+    module: Any
+    module_options: Any
+    in_shape: Any
+    hidden: int
+    eta0: float
+    schedule: Any
+    ema: float | None
+    standardize: bool
+    device: Any
+    warm_start: bool
+    callbacks: Any
+    verbose: int
+    random_state: Any
+
+    module_: nn.Module  # what fit leaves
+
+    @abstractmethod
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        """The defence; `unit` is E‖X‖₂ where the module sees the data."""
+
+    def _rule(self) -> dict[str, Any]:
+        """What gdadmm is told of λ."""
+        return {}
+
+    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
+        """X (n, features) and y as scikit-learn checks them before a fit."""
+        X, y = validate_data(self, self._flat(X), y, ensure_min_samples=2, **CHECKS, **options)
+        return X, y
+
+    def _fit(
+        self,
+        X: Any,
+        targets: NDArray[Any],
+        n_outputs: int,
+        loss: SampleLoss,
+        batch: Any,
+        *,
+        seed: int | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+    ) -> None:
+        if seed is None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.n_samples_ = int(X.shape[0])
+        d = X.shape[1]
+        if self.standardize:
+            self.mean_, self.scale_ = mean_and_scale(X)
+        else:
+            self.mean_, self.scale_ = np.zeros(d, np.float32), np.ones(d, np.float32)
+        rows = Standardised(X, self.mean_, self.scale_, self.in_shape)
+        goes_on = self.warm_start and hasattr(self, "module_")
+        module = self.module_ if goes_on else self._build(d, n_outputs, seed)
+        module.to(torch.device("cpu" if self.device is None else self.device))
+        _probe(module, rows, n_outputs)
+        unit = rows.mean_norm = mean_norm(rows)
+        defence = self._defence(unit, loss, seed)
+        self.history_ = gdadmm(
+            module,
+            rows,
+            torch.as_tensor(targets),
+            defence,
+            n_outer=self.n_outer,
+            group_size=self.group_size,
+            eta0=self.eta0,
+            schedule=self.schedule,
+            ema=self.ema,
+            batch=batch,
+            loss=loss,
+            generator=Generator().manual_seed(seed),
+            callbacks=tuple(self.callbacks or ()),
+            progress=bool(self.verbose),
+            out=out,
+            resume=resume,
+            **self._rule(),
+        )
+        self.module_ = module.eval()
+        self.module_.zero_grad()
+        self.mean_norm_ = unit
+        self.lam_ = self.history_.lam
+        self.n_iter_ = self.n_outer
+
+    def _build(self, d: int, n_outputs: int, seed: int) -> nn.Module:
+        shape = (d,) if self.in_shape is None else tuple(self.in_shape)
+        if math.prod(shape) != d:
+            raise ValueError(f"in_shape must have as many entries as there are features ({d}), got {shape}")
+        spec = "elu" if self.module is None else self.module
+        options = {**({"hidden": self.hidden} if spec == "elu" else {}), **(self.module_options or {})}
+        if isinstance(spec, str):
+            return models.build(spec, shape, n_outputs, seed=seed, **options)
+        if not callable(spec):
+            raise TypeError(f"module must be a name, a path or a function of (in_shape, n_outputs), got {spec!r}")
+        with models.seeded(seed):
+            built = spec(shape, n_outputs, **options)
+        if not isinstance(built, nn.Module):
+            raise TypeError(f"module must return a torch.nn.Module, got {type(built).__name__}")
+        return built
+
+    def _flat(self, X: Any) -> Any:
+        """Samples of shape `in_shape` as rows; everything else is left to scikit-learn's checks."""
+        if self.in_shape is not None and tuple(getattr(X, "shape", ())[1:]) == tuple(self.in_shape):
+            return X.reshape(len(X), -1)
+        return X
+
+    def _rows(self, X: Any) -> Standardised:
+        """New samples, checked against those of fit."""
+        check_is_fitted(self, "module_")
+        X = validate_data(self, self._flat(X), reset=False, **CHECKS)
+        return Standardised(X, self.mean_, self.scale_, self.in_shape)
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        """What the module returns, (n, outputs)."""
+        rows = self._rows(X)
+        module = self.module_
+        if next(module.parameters()).device.type == "cpu":
+            module = deepcopy(module).double()  # so that a sample's result does not depend on the others in the pass
+        like = next(module.parameters())
+        found = []
+        room = torch.empty(0)  # one block of memory for all parts: freed and taken anew, glibc lets it grow
+        with frozen(module), torch.no_grad():
+            for part in pieces(len(rows), rows.X.shape[1], times=4):
+                x = torch.from_numpy(rows[part])
+                room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
+                found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
+        return np.concatenate(found)
+
+    def _perturb(self, X: Any, targets: Tensor, loss: SampleLoss, batch: Any) -> NDArray[np.float32]:
+        """The defence's perturbation of the samples, group by group, in the units and the shape of X."""
+        rows = self._rows(X)
+        like = next(self.module_.parameters())
+        defence = self._defence(self.mean_norm_, loss, 0)
+        if isinstance(defence, GSAT):
+            defence.scale = self.budget * self.mean_norm_ if self.lam == "auto" else None
+            defence.lam = self.lam_ if self.lam_ is not None else defence.lam
+        batch = None if batch is None else np.asarray(batch)
+        found = np.empty(rows.X.shape, np.float32)
+        for begin in range(0, len(rows), self.group_size):
+            chosen = slice(begin, begin + self.group_size)
+            x = torch.from_numpy(rows[chosen]).to(like)
+            moved = defence(self.module_, x, targets[chosen].to(like.device), None if batch is None else batch[chosen])
+            found[chosen] = (moved - x).flatten(1).cpu().numpy() * self.scale_
+        return found.reshape(np.shape(X))
+
+    def module_input(self, X: Any) -> NDArray[np.float32]:
+        """The samples as `module_` sees them, standardised; (n, features), or (n, *in_shape)."""
+        rows = self._rows(X)
+        return rows[:]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _probe(module: nn.Module, rows: Standardised, n_outputs: int) -> None:
+    """A module of the user's may not fit the data: better said before training than by torch in the middle."""
+    x = torch.from_numpy(rows[:2]).to(next(module.parameters(), torch.zeros(())))
+    rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
+    with frozen(module), torch.no_grad():
+        try:
+            outputs = layout.outputs(module, x)
+        except RuntimeError as error:
+            raise ValueError(f"{rule}, but fails on them: {error}") from error
+    if tuple(outputs.shape) != (len(x), n_outputs):
+        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")

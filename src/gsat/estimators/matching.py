@@ -1,0 +1,116 @@
+"""New samples put in order for a trained model: features are matched by name, never by place alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gsat._arrays.standardise import dense, pieces
+from gsat.estimators.classifier import TorchClassifier
+
+Fill = Literal["error", "mean", "zero"]
+SHOWN = 5  # names in a message
+AT_ONCE = 32  # pieces that are put in order together: every call of the classifier checks all the names
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where the features of a model are among those given.
+
+    order:          for each feature of the model its column, −1 where it is missing
+    missing, extra: the names that only the model has, and that only the samples have
+    by_name:        False where the model or the samples have no names, and the places alone tell
+    """
+
+    order: NDArray[np.intp]
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    by_name: bool = True
+
+    def describe(self, missing: Fill = "error") -> str:
+        """One line for the user; `missing` says what the missing ones were filled with."""
+        if not self.by_name:
+            return f"{len(self.order)}, matched by place: the model or the samples have no names"
+        parts = [f"{len(self.order) - len(self.missing)} of {len(self.order)} matched by name"]
+        if self.missing:
+            filled = {"mean": " and filled with their means in training", "zero": " and filled with 0"}.get(missing, "")
+            parts.append(f"{len(self.missing)} missing{filled} ({listed(self.missing)})")
+        if self.extra:
+            parts.append(f"{len(self.extra)} extra left out ({listed(self.extra)})")
+        return ", ".join(parts)
+
+
+def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing: Fill = "error") -> Alignment:
+    """How samples with `n_features` features called `names` are put in order for the classifier.
+
+    missing: what happens where the model has features that the samples lack: an "error", or they are filled with their
+             "mean" in training or with "zero"
+    """
+    if missing not in ("error", "mean", "zero"):
+        raise ValueError(f'missing must be "error", "mean" or "zero", got {missing!r}')
+    wanted = getattr(classifier, "feature_names_in_", None)
+    if wanted is None or names is None:
+        if n_features != classifier.n_features_in_:
+            who = "the model" if wanted is None else "the samples"
+            raise ValueError(
+                f"the samples must have the {classifier.n_features_in_} features of the model, got {n_features}, and "
+                f"{who} have no feature names to match them by"
+            )
+        return Alignment(np.arange(n_features), by_name=False)
+    place: dict[str, int] = {}
+    twice = {name for j, name in enumerate(names) if place.setdefault(name, j) != j}
+    if doubtful := [name for name in wanted if name in twice]:
+        raise ValueError(f"the samples must have distinct feature names, got {listed(doubtful)} more than once")
+    order = np.array([place.get(name, -1) for name in wanted], dtype=np.intp)
+    absent = tuple(wanted[order < 0].tolist())
+    if len(absent) == len(wanted):
+        raise ValueError(
+            f"the samples must have the features of the model ({listed(wanted)}), got none of them but {listed(names)}"
+        )
+    if absent and missing == "error":
+        raise ValueError(
+            f"the samples must have all {len(wanted)} features of the model, {len(absent)} are missing: "
+            f'{listed(absent)}; "mean" or "zero" for missing features would fill them'
+        )
+    if absent and missing == "mean" and not classifier.standardize:
+        raise ValueError('missing = "mean" needs a model with standardize=True, which keeps the means of training')
+    return Alignment(order, absent, tuple(name for name in names if name not in set(wanted)))
+
+
+def probabilities(classifier: TorchClassifier, X: Any, alignment: Alignment, missing: Fill) -> NDArray[np.float64]:
+    """The probability of each class, (n, classes), for samples X (n, features), dense or sparse, in any order.
+
+    A few samples at a time are put in order, so that X is never copied whole.
+    """
+    n, d = X.shape[0], len(alignment.order)
+    there = alignment.order >= 0
+    columns = alignment.order[there]
+    in_place = bool(there.all()) and np.array_equal(columns, np.arange(X.shape[1]))
+    if in_place and isinstance(X, np.ndarray):
+        return classifier.predict_proba(named(classifier, X))
+    filled = classifier.mean_ if missing == "mean" else np.zeros(d, np.float32)
+    parts = []
+    for part in pieces(n, d, AT_ONCE):
+        known = X[part]
+        rows = np.tile(filled, (known.shape[0], 1))
+        rows[:, there] = dense(known if in_place else known[:, columns], np.float32)
+        parts.append(classifier.predict_proba(named(classifier, rows)))
+    return np.concatenate(parts)
+
+
+def named(classifier: Any, rows: NDArray[Any]) -> Any:
+    """The rows with the names of the features, where the classifier was trained with names."""
+    if not hasattr(classifier, "feature_names_in_"):
+        return rows
+    return pd.DataFrame(rows, columns=classifier.feature_names_in_, copy=False)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(str, names[:SHOWN])) + more

@@ -1,0 +1,92 @@
+"""What a solver may ask of the loss: its values and gradient at x + Δ, and nothing of the caller's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from gsat import _checks
+from gsat._arrays.norms import norm
+
+Loss = Callable[[Tensor], Tensor]
+
+
+class Oracle:
+    """Δ -> per-sample losses (m,) and the gradient (m, *features) of their sum, zero where the mask is False.
+
+    With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        x: Tensor,
+        mask: Tensor | None = None,
+        bounds: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
+        self.n_gradients = 0
+        self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
+        self._loss = loss
+
+    @cached_property
+    def size(self) -> float:
+        """‖x‖_F."""
+        return float(norm(self.x))
+
+    def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses at x + Δ and their gradient in Δ."""
+        with torch.enable_grad():
+            x = self.x.detach().requires_grad_()  # not x + Δ, which is let go where the model does not keep it
+            losses = _checks.per_sample(self._loss(clamped(x + delta, self.bounds)), len(self.x))
+            if not losses.requires_grad:
+                raise ValueError("loss must be differentiable in its input, got a result without a gradient")
+            (gradient,) = torch.autograd.grad(losses, x, torch.ones_like(losses), allow_unused=True)
+        if gradient is None:
+            raise ValueError("loss must be differentiable in its input, got a result that does not depend on it")
+        if self.n_gradients == 0:
+            self.at_zero = losses.detach()
+        self.n_gradients += 1
+        gradient = gradient.contiguous()  # a model of images may answer with the channels last
+        return losses.detach(), gradient if self.mask is None else torch.where(self.mask, gradient, 0)
+
+    def losses(self, delta: Tensor) -> Tensor:
+        """The losses at x + Δ alone, at the price of a forward pass."""
+        return _checks.per_sample(self._loss(clamped(self.x + delta, self.bounds)), len(self.x)).detach()
+
+
+def clamped(x: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+    """`x` inside the bounds (lo, hi), where there are any."""
+    return x if bounds is None else torch.clamp(x, *bounds)
+
+
+@contextmanager
+def untouched(x: Tensor) -> Iterator[None]:
+    """A block without gradients that leaves the global random state as it was, also inside inference mode."""
+    devices = [x.device] if x.device.type == "cuda" else []
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices):
+        yield
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """A block in which `model` is in eval mode and its weights need no gradient; afterwards all is as before.
+
+    Dropout and BatchNorm must not make a sample's loss depend on the rest of the group.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(weight, weight.requires_grad) for weight in model.parameters()]
+    model.eval()
+    try:
+        for weight, _ in flags:
+            weight.requires_grad_(False)
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for weight, flag in flags:
+            weight.requires_grad_(flag)
