@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy, interpolate
 
 import gsat
 from gsat._arrays.sampling import draw
-from gsat.defences import GSAT, Defence, structure_cost
+from gsat.defences import GSAT, Defence
 from gsat.models import layout
+from gsat.registry import structure_cost
 from gsat.training.budget import Control, control_for
 from gsat.training.state import Run, adam
 from timing import Job

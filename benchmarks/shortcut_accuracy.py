@@ -13,8 +13,8 @@ import torch
 
 import gsat
 from gsat.data import load
-from gsat.defences import structure_cost
 from gsat.models.build import build
+from gsat.registry import structure_cost
 from problems import BUDGET, Opaque
 
 DEFENCES = ("low-rank", "universal", "group-sparse", "PGD")

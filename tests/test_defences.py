@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor, nn
 
 import gsat
-from gsat import attacks, defences
+from gsat import attacks, defences, registry
 from gsat.costs.grouping import Scaled, scaled
 from gsat.models import build
 from strategies import Case, normal
@@ -37,11 +37,11 @@ def test_training_spends_nothing_on_the_residual(model: nn.Module, group: Any) -
     assert math.isnan(defence.adversary.last.residual)
 
 
-@pytest.mark.parametrize("name", defences.NAMES)
+@pytest.mark.parametrize("name", registry.NAMES)
 def test_contract(model: nn.Module, group: Any, name: str) -> None:
     x, y = group
     copy, random = x.clone(), torch.get_rng_state()
-    defence = defences.named(name, eps=EPS, k=3, n_inner=10)
+    defence = registry.named(name, eps=EPS, k=3, n_inner=10)
     if isinstance(defence, defences.GSAT):
         defence.lam = 0.05
     assert defence.mean_norm == 0
@@ -75,19 +75,19 @@ def test_contract(model: nn.Module, group: Any, name: str) -> None:
 
 
 def test_named_sets_what_it_is_given() -> None:
-    assert defences.named("pgd", eps=EPS, n_inner=7).attack.steps == 7
-    assert defences.named("group-sparse", eps=EPS, alpha=0.3, k=4).cost == gsat.GroupSparse(0.3, k=4)
-    universal = defences.named("universal", eps=EPS, alpha=0.3).cost
+    assert registry.named("pgd", eps=EPS, n_inner=7).attack.steps == 7
+    assert registry.named("group-sparse", eps=EPS, alpha=0.3, k=4).cost == gsat.GroupSparse(0.3, k=4)
+    universal = registry.named("universal", eps=EPS, alpha=0.3).cost
     assert universal == gsat.PerBatch(gsat.Universal(0.3), n_random=100)
     with pytest.raises(ValueError, match=r"defence must be one of erm, fgm, .*structured-low-rank, got 'magic'"):
-        defences.named("magic", eps=EPS)
+        registry.named("magic", eps=EPS)
     with pytest.raises(ValueError, match=r"structure must be one of universal, .*, got 'magic'"):
-        defences.structure_cost("magic")
+        registry.structure_cost("magic")
 
 
 def test_one_shift_for_each_random_sub_batch(model: nn.Module) -> None:
     x, y = normal(60, D, seed=3, dtype=torch.float32), torch.arange(60) % 3
-    defence = defences.named("universal", eps=EPS, group_size=60)
+    defence = registry.named("universal", eps=EPS, group_size=60)
     defence.lam = 0.01
     defence(model, x, y)
     shifts, counts = defence.delta.unique(dim=0, return_counts=True)
@@ -98,7 +98,7 @@ def test_one_shift_for_each_random_sub_batch(model: nn.Module) -> None:
 @pytest.mark.parametrize("name", ["fgm", "pgd", "universal-at", "structured-low-rank"])
 @pytest.mark.parametrize("mean_norm", [0.13, 2.0])
 def test_match_norm(model: nn.Module, group: Any, name: str, mean_norm: float) -> None:
-    defence = defences.named(name, eps=EPS)
+    defence = registry.named(name, eps=EPS)
     matched = defences.match_norm(defence, mean_norm)
     for _ in range(8):  # a carried shift has to grow
         matched(model, *group)
@@ -178,7 +178,7 @@ def test_auto_units_do_not_depend_on_the_scale_of_the_data(name: str, factor: fl
         other[1].weight /= factor
     found = []
     for net, points in ((model, x), (other, factor * x)):
-        defence = defences.named(name, eps=1.0, alpha=0.3)
+        defence = registry.named(name, eps=1.0, alpha=0.3)
         defence.scale, defence.lam = 0.05 * gsat.mean_norm(points), 0.01
         defence(net, points, y)
         found.append(defence)

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import gsat
+from gsat import registry
 from gsat.cli import app
 from gsat.cli.folders import RUN_FILES
 
@@ -52,7 +53,7 @@ def test_train_leaves_a_run(trained):
     table = gsat.data.load("digits")
     X, y = torch.from_numpy(table.train.X), torch.from_numpy(table.train.codes)
     module = gsat.models.build("elu", (64,), 10, seed=0)  # the same seed in Python gives the same bits
-    defence = gsat.defences.named("low-rank", eps=0, alpha=0.2, n_inner=4, group_size=60)
+    defence = registry.named("low-rank", eps=0, alpha=0.2, n_inner=4, group_size=60)
     generator = torch.Generator().manual_seed(0)
     gsat.gdadmm(module, X, y, defence, n_outer=12, group_size=60, eta0=1e-3, generator=generator)
     for name, value in module.state_dict().items():

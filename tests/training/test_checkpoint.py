@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 import strategies  # noqa: F401  one thread
-from gsat import attacks, defences
+from gsat import attacks, defences, registry
 from gsat.models import build, seeded
 from gsat.training import checkpoint
 from gsat.training.checkpoint import Checkpoint, optimizer_state, restore_optimizer
@@ -190,7 +190,7 @@ def per_batch() -> defences.Defence:
 
 
 @pytest.mark.parametrize(
-    "make", [per_batch, lambda: defences.UniversalAT(0.5), lambda: defences.named("low-rank", eps=1.0, n_inner=4)]
+    "make", [per_batch, lambda: defences.UniversalAT(0.5), lambda: registry.named("low-rank", eps=1.0, n_inner=4)]
 )
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("stop", [1, 10, 17])

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 import strategies  # noqa: F401  one thread
-from gsat import attacks, defences
+from gsat import attacks, defences, registry
 from gsat._arrays.sampling import draw, take, take_labels
 from gsat.models import seeded
 from gsat.training.budget import Control
@@ -65,9 +65,9 @@ def test_an_infinite_price_is_empirical_risk_minimisation_step_by_step(digits: A
     assert not torch.allclose(paths[0][0], paths[0][-1], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", defences.NAMES)
+@pytest.mark.parametrize("name", registry.NAMES)
 def test_same_seed_same_bits(digits: Any, name: str) -> None:
-    runs = [train(digits, defences.named(name, eps=0.5, k=4, n_inner=5), net(0.3), n_outer=5) for _ in range(2)]
+    runs = [train(digits, registry.named(name, eps=0.5, k=4, n_inner=5), net(0.3), n_outer=5) for _ in range(2)]
     assert torch.equal(weights(runs[0][0]), weights(runs[1][0]))
     assert runs[0][1].steps == runs[1][1].steps
     other, _ = train(digits, defences.ERM(), net(0.3), n_outer=5, generator=Generator().manual_seed(8))
@@ -87,7 +87,7 @@ def test_same_seed_same_bits(digits: Any, name: str) -> None:
 def test_auto_lam_meets_the_budget(
     digits: Any, name: str, alpha: float, n_outer: int, group_size: int, within: float
 ) -> None:
-    defence = defences.named(name, eps=0.5, n_inner=10, alpha=alpha)
+    defence = registry.named(name, eps=0.5, n_inner=10, alpha=alpha)
     _, history = train(digits, defence, n_outer=n_outer, group_size=group_size, eta0=2e-3, budget=0.04)
     target = 0.04 * gsat.mean_norm(digits[0])
     last = history.steps[-n_outer // 10 :]

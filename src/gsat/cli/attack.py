@@ -36,9 +36,10 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
-    from gsat.estimators.from_table import known_rows, parse_attack, samples
+    from gsat.estimators.from_table import known_rows, samples
     from gsat.estimators.gsat import load
     from gsat.evaluation import evaluate
+    from gsat.registry import parse_attack
 
     classifier = load(run)
     config = run_config(run)

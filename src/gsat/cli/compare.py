@@ -75,10 +75,10 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several defences over several seeds, attack them all, and print means, spreads and paired differences."""
-    from gsat.defences import NAMES
-    from gsat.estimators.from_table import Plan, parse_attack
+    from gsat.estimators.from_table import Plan
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
+    from gsat.registry import NAMES, parse_attack
 
     names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
     for name in names:

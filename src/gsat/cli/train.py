@@ -72,9 +72,9 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
-    from gsat.defences import NAMES, STRUCTURES
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.registry import NAMES, STRUCTURES
 
     if defence not in NAMES:
         fail(f"--defence must be one of {', '.join(NAMES)}, got {defence!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gsat import defences
+from gsat import defences, registry
 from gsat.defences import Defence
 from gsat.estimators.classifier import TorchClassifier
 from gsat.losses import SampleLoss
@@ -183,9 +183,9 @@ class StructuredATClassifier(TorchClassifier):
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
         name = f"structured-{self.structure}"
-        if name not in defences.NAMES:
+        if name not in registry.NAMES:
             raise ValueError(f"structure must be universal, group-sparse or low-rank, got {self.structure!r}")
-        found = defences.named(
+        found = registry.named(
             name, eps=self.eps * unit, k=self.k, feature_groups=self.feature_groups, n_inner=self.n_inner
         )
         if isinstance(found, defences.Structured):

@@ -14,10 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from gsat.costs import GroupCost, PerBatch, Unstructured
-from gsat.defences import structure_cost
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.saving import save
 from gsat.losses import per_sample_cross_entropy
+from gsat.registry import structure_cost
 from gsat.theory.certificate import Certificate, certify
 
 

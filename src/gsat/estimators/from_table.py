@@ -11,8 +11,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from gsat import attacks, defences
-from gsat.attacks import Attack
+from gsat import registry
 from gsat.data import Table
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import (
@@ -115,10 +114,10 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         }
     ):
         return eps_only[plan.defence](plan.size, **shared)
-    if plan.defence not in defences.NAMES:
-        raise ValueError(f"defence must be one of {', '.join(defences.NAMES)}, got {plan.defence!r}")
+    if plan.defence not in registry.NAMES:
+        raise ValueError(f"defence must be one of {', '.join(registry.NAMES)}, got {plan.defence!r}")
     shared |= {"k": plan.k, "feature_groups": table.feature_groups}
-    if plan.defence not in defences.STRUCTURES:
+    if plan.defence not in registry.STRUCTURES:
         return StructuredATClassifier(plan.defence.removeprefix("structured-"), eps=plan.size, **shared)
     alpha = RECOMMENDED_ALPHA.get(plan.defence, 0.2) if plan.alpha is None else plan.alpha
     return GSATClassifier(plan.defence, lam=plan.lam, budget=plan.size, alpha=alpha, solver=plan.solver, **shared)
@@ -135,28 +134,3 @@ def known_rows(table: Table, classifier: TorchClassifier) -> Table:
     """The rows whose class the classifier has seen in training."""
     seen = np.isin(table.y, classifier.classes_)  # type: ignore[arg-type]
     return table if seen.all() else table.subset(seen)
-
-
-def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100, feature_groups: Any = None) -> Attack:
-    """An attack from "name[:strength][@eps]", eps a fraction of `unit` = E‖X‖₂; "low-rank:5@0.2" has rank 5."""
-    name, _, size = text.partition("@")
-    name, _, strength = name.partition(":")
-    try:
-        bound = (float(size) if size else eps) * unit
-        count = int(strength) if strength else None
-    except ValueError:
-        raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
-    if name == "universal":
-        return attacks.Universal(bound, steps=steps)
-    if name == "group-sparse":
-        return attacks.GroupSparse(bound, k=50 if count is None else count, feature_groups=feature_groups, steps=steps)
-    if name == "low-rank":
-        return attacks.LowRank(bound, rank=5 if count is None else count, steps=steps)
-    if name == "pgd":
-        return attacks.PGD(bound, steps=steps)
-    if name == "fgm":
-        return attacks.FGM(bound)
-    raise ValueError(f"attack must be one of {', '.join(ATTACKS)}, got {name!r}")
-
-
-ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")

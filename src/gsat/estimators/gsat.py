@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from torch import Generator, Tensor
 
-from gsat import defences
+from gsat import defences, registry
 from gsat.defences import Defence
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.baselines import (
@@ -203,7 +203,7 @@ class GSATRegressor(RegressorMixin, TorchEstimator):  # type: ignore[misc]
 
 def _gsat(estimator: Any, loss: SampleLoss, seed: int) -> Defence:
     """The GSAT defence of an estimator's parameters."""
-    cost = defences.structure_cost(
+    cost = registry.structure_cost(
         estimator.structure,
         alpha=estimator.alpha,
         k=estimator.k,

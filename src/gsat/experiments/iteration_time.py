@@ -13,12 +13,13 @@ from torch import Generator, Tensor, nn
 
 from gsat import models
 from gsat._arrays.norms import mean_norm
-from gsat.defences import ERM, GSAT, PGD, Defence, structure_cost
+from gsat.defences import ERM, GSAT, PGD, Defence
 from gsat.estimators.from_table import RECOMMENDED_ALPHA, Plan
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.timing import Times, alternate
+from gsat.registry import structure_cost
 from gsat.solvers import Proximal
 from gsat.training.budget import control_for
 from gsat.training.state import Run, adam

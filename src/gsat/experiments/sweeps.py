@@ -9,12 +9,13 @@ from typing import Any
 import pandas as pd
 
 from gsat.data import Table
-from gsat.estimators.from_table import Plan, parse_attack, samples
+from gsat.estimators.from_table import Plan, samples
 from gsat.evaluation import evaluate
 from gsat.experiments.arenas import Arena, arena
 from gsat.experiments.comparing import trained
 from gsat.experiments.pieces import Place
 from gsat.experiments.scales import Scale
+from gsat.registry import parse_attack
 
 STRUCTURES = ("group-sparse", "low-rank")
 SHORTER = {"cpu": 3, "overnight": 3}  # a sweep trains many models: each on so many times fewer groups than elsewhere
