@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 import gsat
 from gsat import attacks, defences
 from gsat.data import load
-from gsat.models.build import build
+from gsat.models import build
 
 K, EPS, M = 50, 0.2, 200
 

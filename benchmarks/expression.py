@@ -12,7 +12,7 @@ import torch
 
 import gsat
 from gsat.data import load
-from gsat.models.build import build
+from gsat.models import build
 from problems import N_INNER, Iteration, Problem
 from timing import alternate
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat.data import load
-from gsat.models.build import build
+from gsat.models import build
 
 N_GROUPS, M, LONG = 5, 200, 300
 

@@ -11,7 +11,7 @@ import torch
 
 import gsat
 from gsat.data import load
-from gsat.models.build import build
+from gsat.models import build
 
 COSTS = {
     "PGD, eps 0.05": None,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import gsat
-from gsat.costs.grouping import scaled
+from gsat.costs import scaled
 from inner import gradients_to
 from iteration import PGD, PLAIN
 from plan import Plan

@@ -13,7 +13,7 @@ import torch
 
 import gsat
 from gsat.data import load
-from gsat.models.build import build
+from gsat.models import build
 from gsat.registry import structure_cost
 from problems import BUDGET, Opaque
 

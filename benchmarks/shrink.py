@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from gsat import LowRank
-from gsat.models.build import ELUNet
+from gsat.models import ELUNet
 from timing import alternate
 
 M, D, ROUNDS = 200, 20_531, 7

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import gsat
-from gsat.costs.grouping import scaled
+from gsat.costs import scaled
 
 settings.register_profile("gsat", derandomize=True, deadline=None, database=None, max_examples=30)
 settings.load_profile("gsat")

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks
-from gsat.costs import GroupCost, GroupSparse, Penalised, PerBatch, Scaled, bound
+from gsat.costs import GroupCost, PerBatch, bound
 from gsat.losses import SampleLoss, per_sample_cross_entropy
-from gsat.models import layout
-from gsat.models.first_layer import Model
-from gsat.shortcuts.active import ActiveSet, active_set
-from gsat.shortcuts.moved import Form, Moved
-from gsat.shortcuts.row_space import Reduced, RowSpace, row_space
-from gsat.solvers import ADMM, Linearised, Proximal, Solution, Solver, climb, maximise, named
-from gsat.solvers.oracle import frozen, untouched
+from gsat.models.modes import frozen, untouched
+from gsat.shortcuts import Path, choose
+from gsat.solvers import Solution, Solver, climb, named
+from gsat.solvers.oracle import Oracle, clamped
 
 
 class Adversary:
     """Moves a group to where the model's loss less λ·c(Δ) is largest: `x_adv = adversary(model, x, y)`.
 
-    The parameters are those of `gsat.maximise`; `loss` is (outputs, y) -> (m,), by default the cross-entropy. `last`
-    is the `Solution` of the last call, `form` its Δ as a short-cut found it (`gsat.reduce`, `gsat.active`). A
-    `PerBatch` cost without given batches draws anew in every call, from `generator` or else from one of its own that
-    starts at seed 0.
+    Parameters
+    ----------
+    cost, lam, solver, n_inner, feature_mask, bounds
+        As in `gsat.maximise`.
+    loss : callable, optional
+        (outputs, y) -> (m,), by default the cross-entropy of each sample.
+    generator : torch.Generator, optional
+        A `PerBatch` cost without given batches draws anew in every call, from this or from one that starts at seed 0.
+
+    Attributes
+    ----------
+    last : Solution or None
+        That of the last call.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class Adversary:
         bounds: Any = None,
         generator: Generator | None = None,
     ) -> None:
+        _checks.methods("cost must be", cost.cost if isinstance(cost, PerBatch) else cost, "value", "prox")
         self.cost = cost
         self.lam = _checks.number("lam", lam, above=0)
         self.solver = named(solver)
@@ -50,78 +56,24 @@ class Adversary:
         self.feature_mask, self.bounds = feature_mask, bounds
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
-        self.form: Form | None = None  # of the last perturbation, where a short-cut found it
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
-        return self.search(model, x, y, batch).group()
+        self.last = None  # it is as large as the group: let it go first
+        path, found = self.solve(model, x, y, batch)
+        with torch.inference_mode(False), torch.no_grad():
+            self.last = replace(found, delta=path.expand(found.delta))
+            return clamped(x.detach() + self.last.delta, _checks.bounds(self.bounds, x))
 
-    def search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None, *, residual: bool = True) -> Moved:
-        """As a call, but what is as large as the group is not formed yet; to be used before the weights change.
-
-        residual: as in `gsat.maximise`; training asks for none
-        """
+    def solve(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> tuple[Path, Solution]:
+        """The solution of the inner problem, its Δ in the coordinates of the path that was taken."""
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
-        self.last = self.form = None  # they may be as large as the group: let them go first
         with frozen(model), untouched(x):
+            mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
             y = y.clone() if y.is_inference() else y
-            found, moved = self._solved(model, x.detach(), y, batch, residual)
-        self.form = moved.form
-        self.last = replace(found, found=moved.later())
-        return moved
-
-    @property
-    def compact(self) -> Tensor | None:
-        """The last perturbation in coordinates with the same lengths and angles, often far fewer."""
-        if self.form is not None:
-            return self.form.compact
-        return None if self.last is None else self.last.delta
-
-    def _solved(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any, residual: bool) -> tuple[Solution, Moved]:
-        """The inner problem by the short-cut that holds, or else as it is."""
-        active = self._active_set(model, x)
-        if active is not None:
-            oracle = active.oracle(lambda outputs: self.loss(outputs, y))
-            cost = bound(self.cost, len(x), batch)
-            found = climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner, residual=residual)
-            return found, Moved(x, form=active.form(found.delta))
-        space = self._row_space(model, x)
-        see: Model = partial(layout.outputs, model)
-        at, mask = x, self.feature_mask
-        if space is not None:
-            see, at, mask = space.outputs, space.x, None
-        found = maximise(
-            lambda z: self.loss(see(z), y),
-            at,
-            self.cost,
-            lam=self.lam,
-            solver=self.solver,
-            n_inner=self.n_inner,
-            feature_mask=mask,
-            bounds=self.bounds,
-            batch=batch,
-            generator=self.generator,
-            residual=residual,
-        )
-        if space is None:
-            return found, Moved(x, found.delta, bounds=_checks.bounds(self.bounds, x))
-        return found, Moved(x, form=Reduced(space, found.delta))
-
-    def _active_set(self, model: nn.Module, x: Tensor) -> ActiveSet | None:
-        """The group as the first layer sees it, where few columns move and the solver can do without the others."""
-        cost = self.cost.cost if type(self.cost) is Scaled else self.cost
-        if type(cost) is not GroupSparse or cost.ridge == 0 or cost.alpha == 0 or self.bounds is not None:
-            return None
-        if type(self.solver) not in (Proximal, Linearised):
-            return None
-        return active_set(model, x, _checks.feature_mask(self.feature_mask, x))
-
-    def _row_space(self, model: nn.Module, x: Tensor) -> RowSpace | None:
-        """The group in the row space of the first layer, where the cost and the solver do not depend on the axes."""
-        cost = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
-        if not isinstance(cost, Penalised) or not cost.rotates or cost.ridge == 0 or self.bounds is not None:
-            return None
-        if not isinstance(self.solver, Proximal | ADMM | Linearised):
-            return None
-        return row_space(model, x, _checks.feature_mask(self.feature_mask, x))
+            cost = bound(self.cost, len(x), batch, self.generator)
+            rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
+            path = choose(model, x.detach(), mask, rotates=rotates)
+            oracle = Oracle(lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds)
+            return path, climb(oracle, cost, lam=self.lam, solver=self.solver, n_inner=self.n_inner)

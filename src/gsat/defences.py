@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, attacks
 from gsat._arrays.norms import norm, rows
-from gsat._arrays.svd import singular_values
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
-from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, scaled
+from gsat.costs import GroupCost, PerBatch, penalised, scaled
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
-from gsat.shortcuts.active import Sparse
-from gsat.shortcuts.moved import Form, Moved
-from gsat.solvers import Proximal, Solver
-from gsat.solvers.oracle import Oracle, clamped, frozen, untouched
+from gsat.models.modes import frozen, untouched
+from gsat.shortcuts import Path
+from gsat.solvers import Proximal, Solution, Solver
+from gsat.solvers.oracle import Oracle, clamped
 
 TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a percent of the gain (docs/paper.md)
 
@@ -32,27 +29,26 @@ class Defence(ABC):
     """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
 
     name: ClassVar[str]
-    _delta: Tensor | Callable[[], Tensor] | None = None
-    _form: Form | None = None  # of the last perturbation, where a short-cut found it
+    _compact: Tensor | None = None  # the last perturbation, in the coordinates of the path on which it was found
+    _path: Path | None = None
 
     @abstractmethod
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
 
-    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
-        """What the model returns for the perturbed group, with a gradient in its weights."""
-        return layout.outputs(model, self(model, x, y, batch))
-
     @property
     def delta(self) -> Tensor | None:
-        """The last perturbation, formed when it is first asked for."""
-        if callable(self._delta):
-            self._delta = self._delta()
-        return self._delta
+        """The last perturbation (m, *features), formed when it is asked for."""
+        return self._compact if self._path is None or self._compact is None else self._path.expand(self._compact)
 
-    @delta.setter
-    def delta(self, value: Tensor | None) -> None:
-        self._delta, self._form = value, None
+    @property
+    def mean_norm(self) -> float:
+        """The mean ‖δ_i‖₂ of the last perturbation."""
+        return 0.0 if self._compact is None else float(norm(rows(self._compact), dim=1).mean())
+
+    def measure(self) -> float | None:
+        """How structured the last perturbation is: columns that move, or rank; None where that has no meaning."""
+        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """What must be kept so that a resumed run equals an unbroken one."""
@@ -62,17 +58,6 @@ class Defence(ABC):
         """Continue from a state that `state_dict` gave."""
         if set(state) != set(self.state_dict()):
             raise ValueError(f"the state of {self.name} must hold {sorted(self.state_dict())}, got {sorted(state)}")
-
-    def measure(self) -> float | None:
-        """How structured the last perturbation is: columns that move, or rank; None where that has no meaning."""
-        return None
-
-    @property
-    def mean_norm(self) -> float:
-        """The mean ‖δ_i‖₂ of the last perturbation."""
-        if self._form is not None:
-            return float(self._form.lengths.mean())
-        return 0.0 if self.delta is None else float(norm(rows(self.delta), dim=1).mean())
 
 
 class ERM(Defence):
@@ -88,7 +73,7 @@ class ERM(Defence):
 class GSAT(Defence):
     """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
 
-    `lam` and `scale` (the s of `gsat.grouping.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
+    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
     solver="proximal" stands for `Proximal(tol=1e-3)`: n_inner bounds its gradients, and easy groups take fewer.
     """
 
@@ -117,6 +102,7 @@ class GSAT(Defence):
             generator=generator,
         )
         self.scale: float | None = None
+        self.solution: Solution | None = None  # of the last group, in the coordinates of the path that was taken
 
     @property
     def lam(self) -> float:
@@ -129,19 +115,11 @@ class GSAT(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The group moved to where the loss less λ·c(Δ) is largest."""
-        return self._search(model, x, y, batch).group()
-
-    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
-        """What the model returns there; a short-cut of the inner problem serves the weights too."""
-        return self._search(model, x, y, batch).outputs(model)
-
-    def _search(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any) -> Moved:
-        self.delta = None  # the last one may be as large as the group: let it go first
+        self._path = self._compact = None  # they may be as large as the group: let them go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        moved = self.adversary.search(model, x, y, batch, residual=False)
-        found = self.adversary.last
-        self._delta, self._form = partial(getattr, found, "delta"), moved.form
-        return moved
+        self._path, self.solution = self.adversary.solve(model, x, y, batch)
+        self._compact = self.solution.delta
+        return _moved(self._path, x, self._compact, self.adversary.bounds)
 
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
@@ -158,17 +136,8 @@ class GSAT(Defence):
 
     def measure(self) -> float | None:
         """The number of columns (or blocks) that move, or the rank."""
-        if self._delta is None:
-            return None
         inner = self.cost.cost if isinstance(self.cost, PerBatch) else self.cost
-        if isinstance(inner, GroupSparse):
-            if isinstance(self._form, Sparse):
-                return float(inner.count(self._form.delta.moving()))
-            return float(inner.count(rows(cast(Tensor, self.delta)).ne(0).any(0).nonzero().squeeze(1)))
-        if isinstance(inner, LowRank):
-            sigma = singular_values(rows(cast(Tensor, self.delta) if self._form is None else self._form.compact))
-            return float((sigma > 1e-6 * sigma[0]).sum())
-        return None
+        return None if self._compact is None else penalised(inner).measure(self._compact)
 
 
 class Structured(Defence):
@@ -181,18 +150,13 @@ class Structured(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""
-        self.delta = None
-        delta = self.delta = self.attack.perturb(model, x, y, batch)
-        return clamped(x.detach() + delta, _checks.bounds(self.attack.bounds, x))
-
-    def outputs(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
-        """What the model returns for it; a short-cut of the attack serves the weights too."""
-        if batch is not None:
-            return super().outputs(model, x, y, batch)
-        self.delta = None
-        moved = self.attack.search(model, x, y)
-        self._delta, self._form = moved.later(), moved.form
-        return moved.outputs(model)
+        self._path = self._compact = None
+        if batch is None:
+            self._path, found = self.attack.solve(model, x, y)
+            self._compact = found.delta
+            return _moved(self._path, x, self._compact, self.attack.bounds)
+        self._compact = self.attack.perturb(model, x, y, batch)
+        return clamped(x.detach() + self._compact, _checks.bounds(self.attack.bounds, x))
 
     def measure(self) -> float | None:
         """The attack's number of columns or rank."""
@@ -236,8 +200,8 @@ class UniversalAT(Defence):
             _, gradient = Oracle(lambda z: self.loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
         ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
         self.shift = inside(flat + self.step_size * ascent, self.eps)
-        self.delta = self.shift.view_as(x[:1]).expand_as(x)
-        return x.detach() + self.delta
+        self._compact = self.shift.view_as(x[:1]).expand_as(x)
+        return x.detach() + self._compact
 
     def state_dict(self) -> dict[str, Tensor]:
         """The carried shift."""
@@ -247,6 +211,12 @@ class UniversalAT(Defence):
         """Carry on with that shift."""
         super().load_state_dict(state)
         self.shift = state["shift"]
+
+
+def _moved(path: Path, x: Tensor, delta: Tensor, bounds: Any) -> Tensor:
+    """The group x moved by the perturbation with these coordinates, inside the bounds and without a gradient."""
+    with torch.inference_mode(False), torch.no_grad():
+        return clamped(path.moved(x.detach(), delta), _checks.bounds(bounds, x))
 
 
 def match_norm(defence: Defence, mean_norm: float) -> Defence:

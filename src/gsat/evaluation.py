@@ -24,7 +24,8 @@ from gsat.attacks.flat import AT_ONCE
 from gsat.attacks.masking import warn_of_masking
 from gsat.losses import per_sample_cross_entropy
 from gsat.models import layout
-from gsat.solvers.oracle import clamped, frozen
+from gsat.models.modes import frozen
+from gsat.solvers.oracle import clamped
 
 COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds"]
 

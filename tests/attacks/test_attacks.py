@@ -200,7 +200,7 @@ def test_restarts_begin_elsewhere(group: Any) -> None:
 def test_the_loss_of_many_samples_is_taken_in_pieces(model: nn.Module, group: Any, monkeypatch: Any) -> None:
     x, y = group
     whole = [attack(model, x, y) for attack in every()]
-    monkeypatch.setattr("gsat.flat.AT_ONCE", 8)
+    monkeypatch.setattr("gsat.attacks.flat.AT_ONCE", 8)
     for attack, delta in zip(every(), whole, strict=True):
         assert torch.allclose(attack(model, x, y), delta, atol=2e-3)
 

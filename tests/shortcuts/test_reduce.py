@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations
 import gsat
 from gsat import attacks
 from gsat._arrays.norms import gram64
-from gsat.costs.grouping import scaled
+from gsat.costs import scaled
 from gsat.models import seeded
 from gsat.shortcuts.row_space import Basis, row_space
 from networks import Named, Opaque, Skip

@@ -272,12 +272,13 @@ def test_an_ascent_ends_where_a_step_gains_little_of_what_the_first_one_did(digi
     net, X, y = digits
     oracle = Oracle(lambda z: cross_entropy(net(z), y[:100], reduction="none"), X[:100])
     solver = gsat.Proximal(relax=relax, tol=tol)
-    state, reached = solver.init(oracle.x, 60), []
+    state = solver.init(oracle, cost, lam=0.5, n_inner=60)
+    reached = [float(oracle.at_zero.double().sum())] + [state.here.objective] * (state.n_steps > 0)
     while not state.done and oracle.n_gradients < 60:
         before, state = state.here, solver.step(oracle, cost, state, lam=0.5)
-        if state.here is not None and state.here is not before and state.here is not state.zero:
+        if state.here is not before:
             reached.append(state.here.objective)
-    gains = [after - before for before, after in pairwise([float(oracle.at_zero.double().sum()), *reached])]
+    gains = [after - before for before, after in pairwise(reached)]
     assert state.done
     assert len(gains) > 1
     assert gains[-1] < tol * gains[0] <= min(gains[:-1])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gsat._arrays.norms import at_a_time
+from gsat._arrays.chunks import pieces
 
 
 class Standardised:
@@ -52,12 +52,6 @@ def mean_and_scale(X: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         square += np.einsum("ij,ij->j", block, block) / n
     scale = np.sqrt(np.maximum(square - np.square(mean), 0))
     return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
-
-
-def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
-    """The rows of an (n, d) matrix as slices of a few megabytes each, or some times that."""
-    step = times * at_a_time(d)
-    return (slice(begin, min(begin + step, n)) for begin in range(0, n, step))
 
 
 def dense(part: Any, dtype: type[np.floating[Any]]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What all attacks share: how they are called, restarted, shortened by `gsat.reduce`, and used on other samples."""
+"""What all attacks share: how they are called, restarted, shortened by `gsat.shortcuts`, and used on other samples."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.norms import total
+from gsat._arrays.norms import rows, total
 from gsat.attacks.flat import Flat
 from gsat.attacks.masking import warn_of_masking
 from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace
 from gsat.losses import SampleLoss, per_sample_cross_entropy
-from gsat.shortcuts.moved import Moved
-from gsat.shortcuts.row_space import Reduced, RowSpace, row_space
-from gsat.solvers.oracle import frozen, untouched
+from gsat.models.modes import frozen, untouched
+from gsat.shortcuts import Path, choose
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A perturbation (m, d), its shared part, the losses (m,) there and, where it is known, their gradient (m, d)."""
 
     delta: Tensor
@@ -35,12 +34,12 @@ class Found:
         """The sum of the losses."""
         return float(total(self.losses))
 
-    def joined(self, other: Found, better: Tensor | None = None) -> Found:
+    def joined(self, other: Candidate, better: Tensor | None = None) -> Candidate:
         """Row by row, the perturbation with the larger loss, or the other one where `better`; both in one part."""
         better = other.losses > self.losses if better is None else better
         slope = torch.where(better[:, None], other.slope, self.slope) if self.slope.numel() else self.slope
         delta = torch.where(better[:, None], other.delta, self.delta)
-        return Found(delta, self.part, torch.where(better, other.losses, self.losses), slope)
+        return Candidate(delta, self.part, torch.where(better, other.losses, self.losses), slope)
 
 
 @dataclass(frozen=True)
@@ -110,53 +109,39 @@ class Attack(ABC):
         found = self._run(model, _checks.group("x", x), y)
         return Fitted(self, x.shape[1:], found)
 
-    def search(self, model: nn.Module, x: Tensor, y: Tensor) -> Moved:
-        """As `perturb`, but what is as large as the group is not formed yet; to be used before the weights change."""
-        x = _checks.group("x", x).detach()
-        found, space = self._found(model, x, y)
-        if space is None:
-            return Moved(x, found.delta.view_as(x), bounds=_checks.bounds(self.bounds, x))
-        return Moved(x, form=Reduced(space, found.delta))
-
-    def _run(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> Found:
+    def _run(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> Candidate:
         """What was found, in the coordinates of x."""
-        found, space = self._found(model, x, y, part)
-        if space is None:
-            return found
-        part = space.basis.expand(found.part) if found.part.numel() else found.part
-        return replace(found, delta=space.basis.expand(found.delta), part=part)
+        path, found = self.solve(model, x, y, part)
+        shared = rows(path.expand(found.part)) if found.part.ndim == 2 else found.part  # the basis of a subspace
+        return replace(found, delta=rows(path.expand(found.delta)), part=shared)
 
-    def _found(
-        self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None
-    ) -> tuple[Found, RowSpace | None]:
-        """What was found, in the coordinates of x or of the row space."""
+    def solve(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> tuple[Path, Candidate]:
+        """What was found, in the coordinates of the path that was taken; `part` is a shared part that is given."""
+        x = _checks.group("x", x)
         _checks.labels(y, len(x))
         sample_loss = per_sample_cross_entropy if self.loss is None else self.loss
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
         with frozen(model), untouched(x):
             generator = Generator().manual_seed(self.seed)
-            seen = row_space(model, x, mask) if self._rotates and part is None else None
-            if seen is None:
-                oracle = Flat.plain(model, x, y, sample_loss, mask, bounds)
-            else:
-                oracle = Flat.reduced(x, mask, seen, y, sample_loss)
+            path = choose(model, x.detach(), mask, rotates=self._rotates and part is None)
+            oracle = Flat.of(path, x.detach(), y, sample_loss, mask, bounds)
             searches = [self] + [replace(self, random_start=True)] * (self.restarts - 1)  # from x again is the same
             tries = [search._search(oracle, generator, part) for search in searches]
             if isinstance(self.ball, Free):
-                best = reduce(Found.joined, tries)
+                best = reduce(Candidate.joined, tries)
             else:
                 best = max(tries, key=lambda found: found.loss)
-            if seen is None and mask is not None:
-                best = replace(best, delta=best.delta * mask.reshape(-1))  # rounding reaches past it
-            return best, seen
+            if path.mask is not None:
+                best = replace(best, delta=best.delta * path.mask.reshape(-1))  # rounding reaches past it
+            return path, best
 
     @property
     def _rotates(self) -> bool:
-        """Whether the search does not depend on the axes of feature space, so that `gsat.reduce` holds."""
+        """Whether the search does not depend on the axes of feature space, so that the row space is enough."""
         return self.ball.rotates and self.bounds is None and self.restarts == 1 and not self.random_start
 
     @abstractmethod
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
         """One search, inside `part` where one is given."""
 
     def _first(self, oracle: Flat, generator: Generator) -> Tensor:
@@ -175,7 +160,7 @@ class Fitted:
 
     attack: Attack
     shape: torch.Size
-    found: Found
+    found: Candidate
 
     @property
     def shift(self) -> Tensor | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from gsat._arrays.norms import rows
 from gsat.attacks.sets import unit_rows
 from gsat.losses import SampleLoss
-from gsat.models import layout
-from gsat.shortcuts.row_space import RowSpace
+from gsat.shortcuts import Path
 from gsat.solvers.oracle import Oracle
 
 AT_ONCE = 2000  # samples per pass through the model; a group may be a whole test set
@@ -20,46 +19,39 @@ AT_ONCE = 2000  # samples per pass through the model; a group may be a whole tes
 
 @dataclass(frozen=True)
 class Flat:
-    """The losses and gradients of samples for perturbations (m, d), a few thousand samples at a time."""
+    """The losses and gradients of the samples of a path for perturbations (m, d), a few thousand samples at a time."""
 
+    path: Path
+    group: Tensor  # (m, *features), whose shape random directions have
+    mask: Tensor | None
     parts: list[Oracle]
-    x: Tensor  # (m, d)
-    directions: Callable[[Generator], Tensor]  # a random perturbation of length 1 for each sample
 
     @classmethod
-    def plain(
+    def of(
         cls,
-        model: nn.Module,
-        x: Tensor,
+        path: Path,
+        group: Tensor,
         y: Tensor,
         loss: SampleLoss,
         mask: Tensor | None,
         bounds: tuple[Tensor, Tensor] | None,
     ) -> Flat:
-        """The samples as the model sees them."""
+        """The samples of the path; y: (m,) labels; mask and bounds as in `gsat.maximise`."""
 
-        def oracle(part: Tensor, labels: Tensor) -> Oracle:
-            return Oracle(lambda z: loss(layout.outputs(model, z), labels), part, mask, bounds)
+        def seen(z: Tensor, part: slice) -> Tensor:
+            return loss(path.outputs(z, part), y[part])
 
-        pieces = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
-        return cls([oracle(*piece) for piece in pieces], rows(x), lambda generator: _directions(x, mask, generator))
+        slices = [slice(begin, begin + AT_ONCE) for begin in range(0, len(group), AT_ONCE)]
+        parts = [Oracle(partial(seen, part=part), path.x[part], path.mask, bounds) for part in slices]
+        return cls(path, group, mask, parts)
 
-    @classmethod
-    def reduced(cls, x: Tensor, mask: Tensor | None, seen: RowSpace, y: Tensor, loss: SampleLoss) -> Flat:
-        """The samples x as the first layer of the model sees them."""
-
-        def oracle(part: RowSpace, labels: Tensor) -> Oracle:
-            return Oracle(lambda z: loss(part.outputs(z), labels), part.x)
-
-        pieces = zip(seen.split(AT_ONCE), torch.split(y, AT_ONCE), strict=True)
-        return cls(
-            [oracle(*piece) for piece in pieces],
-            seen.x,
-            lambda generator: seen.basis.project(_directions(x, mask, generator)),
-        )
+    @property
+    def x(self) -> Tensor:
+        """The samples as a matrix (m, d), or (m, h) in the row space."""
+        return rows(self.path.x)
 
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses and the gradient, as a matrix."""
+        """The losses (m,) and the gradient, as a matrix."""
         found = [part(piece) for part, piece in self._split(delta)]
         if len(found) == 1:
             return found[0][0], rows(found[0][1])
@@ -69,11 +61,12 @@ class Flat:
         """The losses alone."""
         return torch.cat([part.losses(piece) for part, piece in self._split(delta)])
 
+    def directions(self, generator: Generator) -> Tensor:
+        """A random perturbation of length 1 for each sample, as a matrix; what the model cannot see of it is lost."""
+        drawn = torch.randn(rows(self.group).shape, generator=generator).to(self.group)
+        units = unit_rows(drawn if self.mask is None else drawn * self.mask.reshape(-1))
+        return rows(self.path.project(units.view_as(self.group)))
+
     def _split(self, delta: Tensor) -> list[tuple[Oracle, Tensor]]:
         pieces = torch.split(delta, [len(part.x) for part in self.parts])
         return [(part, piece.view_as(part.x)) for part, piece in zip(self.parts, pieces, strict=True)]
-
-
-def _directions(x: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
-    drawn = torch.randn(rows(x).shape, generator=generator).to(x)
-    return unit_rows(drawn if mask is None else drawn * mask.reshape(-1))

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from gsat._arrays.norms import rows
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
-from gsat.solvers.oracle import Oracle, frozen, untouched
+from gsat.models.modes import frozen, untouched
+from gsat.solvers.oracle import Oracle
 
 
 def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | None) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from gsat.attacks.base import Attack, Found
+from gsat.attacks.base import Attack, Candidate
 from gsat.attacks.flat import Flat
 from gsat.attacks.sets import ascend, unit_rows
 
@@ -30,20 +30,20 @@ class PGD(Attack):
         if self.keep not in ("best", "last"):
             raise ValueError(f'keep must be "best" or "last", got {self.keep!r}')
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
         step = self._step
         delta = self._first(oracle, generator)
         nothing = delta.new_empty(0)
-        best = Found(torch.zeros_like(delta[:1]).expand_as(delta), nothing, torch.full_like(delta[:, 0], -math.inf))
+        best = Candidate(torch.zeros_like(delta[:1]).expand_as(delta), nothing, torch.full_like(delta[:, 0], -math.inf))
         for _ in range(self.steps):
             losses, gradient = oracle(delta)
             if self.keep == "best":
-                best = best.joined(Found(delta, nothing, losses))
+                best = best.joined(Candidate(delta, nothing, losses))
             ascend(delta, gradient, step, self.eps)
             del gradient  # before the next, which is as large
         if self.keep == "last" and self.restarts == 1:
-            return Found(delta, nothing, nothing)
-        return best.joined(Found(delta, nothing, oracle.losses(delta)))  # with "last", this one alone
+            return Candidate(delta, nothing, nothing)
+        return best.joined(Candidate(delta, nothing, oracle.losses(delta)))  # with "last", this one alone
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class FGM(Attack):
     def _rotates(self) -> bool:
         return super()._rotates and self.direction == "gradient"
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
         _, gradient = oracle(self._first(oracle, generator))
         delta = self.eps * unit_rows(gradient.sign() if self.direction == "sign" else gradient)
         nothing = delta.new_empty(0)
-        return Found(delta, nothing, oracle.losses(delta) if self.restarts > 1 else nothing)
+        return Candidate(delta, nothing, oracle.losses(delta) if self.restarts > 1 else nothing)

@@ -6,7 +6,6 @@ gradients are steepest, and restricts a perturbation to a part. Scaling rows kee
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast
@@ -15,7 +14,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from gsat._arrays.norms import at_a_time, norm
+from gsat._arrays.chunks import at_a_time
+from gsat._arrays.norms import largest, norm
 from gsat._arrays.svd import right_singular_vectors
 from gsat.costs import block_numbers
 
@@ -161,8 +161,8 @@ def ascend(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
 
 def _directed(v: Tensor) -> tuple[Tensor, Tensor]:
     """New rows of the same directions whose squares neither overflow nor underflow, and their norms (1 for zeros)."""
-    largest = norm(v, dim=1, order=math.inf, keepdim=True).to(v.dtype)
-    v = v / torch.where(largest > 0, largest, 1)
+    size = largest(v, dim=1, keepdim=True).to(v.dtype)
+    v = v / torch.where(size > 0, size, 1)
     lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
     return v, torch.where(lengths > 0, lengths, 1)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks
-from gsat.attacks.base import Attack, Found
+from gsat.attacks.base import Attack, Candidate
 from gsat.attacks.flat import Flat
 from gsat.attacks.sets import Ball, Columns, Equal, Subspace, inside, unit_rows
 from gsat.costs import flat_labels
@@ -28,14 +28,14 @@ class Structured(Attack):
     four fifths of the gradients last. Steps of adaptive length inside the part of the best point take the rest.
     """
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Found:
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
         zero = torch.zeros_like(oracle.x)
         if self.eps == 0 or self.strength == 0:
-            return Found(zero, zero.new_empty(0), oracle.losses(zero))
+            return Candidate(zero, zero.new_empty(0), oracle.losses(zero))
         losses, slope = oracle(self._first(oracle, generator))
         if not bool(torch.isfinite(losses).all() & torch.isfinite(slope).all()):
             raise FloatingPointError("loss or gradient is not finite before anything moved; look at x, y, model")
-        best = Found(zero, zero.new_empty(0), oracle.losses(zero) if self.random_start else losses, slope)
+        best = Candidate(zero, zero.new_empty(0), oracle.losses(zero) if self.random_start else losses, slope)
         left = self.steps - 1
         kept = left // 5
         for start in range(self.steps):
@@ -51,18 +51,20 @@ class Structured(Attack):
             best = max(best, found, key=lambda candidate: candidate.loss)
         return self._refined(oracle, best, left) if best.part.numel() or isinstance(self.ball, Equal) else best
 
-    def _leaps(self, oracle: Flat, gradient: Tensor, left: int, kept: int, part: Tensor | None) -> tuple[Found, int]:
+    def _leaps(
+        self, oracle: Flat, gradient: Tensor, left: int, kept: int, part: Tensor | None
+    ) -> tuple[Candidate, int]:
         """From the steepest point for `gradient`: leaps for as long as they gain, and the gradients left then."""
         ball = self.ball
 
-        def leap(slope: Tensor, chosen: Tensor | None) -> Found:
+        def leap(slope: Tensor, chosen: Tensor | None) -> Candidate:
             chosen = ball.part(slope) if chosen is None else chosen
             return self._at(oracle, self.eps * unit_rows(ball.restrict(slope, chosen)), chosen)
 
         if left < 1:
             chosen = ball.part(gradient) if part is None else part
             delta = self.eps * unit_rows(ball.restrict(gradient, chosen))
-            return Found(delta, chosen, oracle.losses(delta)), left
+            return Candidate(delta, chosen, oracle.losses(delta)), left
         best, left = leap(gradient, part), left - 1
         for _ in range(LEAPS):
             if left <= kept:
@@ -80,7 +82,7 @@ class Structured(Attack):
                     break
         return best, left
 
-    def _refined(self, oracle: Flat, best: Found, left: int) -> Found:
+    def _refined(self, oracle: Flat, best: Candidate, left: int) -> Candidate:
         """Steps in the part of `best`, longer after a gain and shorter after a loss; row by row where that is free."""
         ball = self.ball
         step = torch.full_like(best.delta[:, :1], self._step)
@@ -96,9 +98,9 @@ class Structured(Attack):
                 break
         return best
 
-    def _at(self, oracle: Flat, delta: Tensor, part: Tensor) -> Found:
+    def _at(self, oracle: Flat, delta: Tensor, part: Tensor) -> Candidate:
         losses, slope = oracle(delta)
-        return Found(delta, part, losses, slope)
+        return Candidate(delta, part, losses, slope)
 
 
 @dataclass(frozen=True)

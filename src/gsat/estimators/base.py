@@ -17,12 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
 from gsat import models
+from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
-from gsat._arrays.standardise import Standardised, mean_and_scale, pieces
+from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.defences import GSAT, Defence
 from gsat.losses import SampleLoss
 from gsat.models import layout
-from gsat.solvers.oracle import frozen
+from gsat.models.modes import frozen
 from gsat.training.loop import gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit

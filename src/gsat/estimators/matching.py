@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsat._arrays.standardise import dense, pieces
+from gsat._arrays.chunks import pieces
+from gsat._arrays.standardise import dense
 from gsat.estimators.classifier import TorchClassifier
 
 Fill = Literal["error", "mean", "zero"]

@@ -18,7 +18,7 @@ from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
 from gsat.experiments.sweeps import elu_on, number_of_seeds, of_seed, training_in_words
 from gsat.models import layout
-from gsat.solvers.oracle import frozen
+from gsat.models.modes import frozen
 
 DEFENCES = ("erm", "pgd", "universal", "group-sparse", "low-rank")
 COLUMNS, RANK, GROUP = 50, 5, 200

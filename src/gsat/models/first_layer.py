@@ -3,91 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import linear
 
 from gsat._arrays.norms import rows
 
-Model = Callable[[Tensor], Tensor]
+CLOSE = 1e-3  # of the largest output: what a model that names its first layer may differ from what was understood
 
 
-def first_layer(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
-    """The layer that alone touches the input, and the rest of the model as a function of its output.
+@dataclass(frozen=True)
+class FirstLayer:
+    """A model as head(W·x + b): weight W (h, d), bias b (h,) or None, head from (m, h) to the outputs."""
 
-    None where there is no such layer, or none with fewer outputs than inputs and the precision of x; under autocast the
-    precision is not that of x.
+    weight: Tensor
+    bias: Tensor | None
+    head: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """W·x + b for the samples of x: (m, *features) -> (m, h), without a gradient."""
+        return linear(rows(x), self.weight, self.bias)
+
+
+def first_layer(model: nn.Module, x: Tensor) -> FirstLayer | None:
+    """The model in eval mode as a linear layer and a head, or None where that is not known to be all it does.
+
+    Known are an nn.Sequential that begins with nn.Linear (nn.Flatten, nn.Identity, nn.Dropout and nn.BatchNorm1d may
+    stand before it), and a module whose attribute `first_linear` is the nn.Linear through which alone it uses x.
+    None also where the layer has no fewer outputs than inputs, and where its precision is not that of x (autocast).
     """
-    if torch.is_autocast_enabled(x.device.type):
+    if torch.is_autocast_enabled(x.device.type) or x.dtype not in (torch.float32, torch.float64):
         return None
-    found = _touching(model, x)
-    if found is None or x.dtype not in (torch.float32, torch.float64) or found[0].weight.dtype != x.dtype:
+    named = getattr(model, "first_linear", None)
+    found = _named(model, named, x) if type(named) is nn.Linear else _sequential(model, x)
+    if found is None or found.weight.dtype != x.dtype:
         return None
-    h, d = found[0].weight.shape
+    h, d = found.weight.shape
     return found if h < d == rows(x).shape[1] else None
-
-
-def untouched_first_layer(model: nn.Module, x: Tensor) -> nn.Linear | None:
-    """The layer of `first_layer`, where the model in its present mode hands its input to it as it is.
-
-    What a model that names its layer does in training is not known, so it has none.
-    """
-    found = None if hasattr(model, "first_linear") else first_layer(model, x)
-    if found is None:
-        return None
-    for leaf in leaves(model):
-        if leaf is found[0]:
-            return found[0]
-        if type(leaf) is nn.Dropout and leaf.training:
-            return None
-    return None
-
-
-def layer_output(layer: nn.Linear, x: Tensor) -> Tensor:
-    """W·x + b for the samples of x: (m, *features) -> (m, h), without a gradient."""
-    return linear(rows(x), layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
-
-
-def _touching(model: nn.Module, x: Tensor) -> tuple[nn.Linear, Model] | None:
-    layer = getattr(model, "first_linear", None)
-    if type(layer) is nn.Linear:
-        return None if changed(layer) else (layer, _Rest(model, layer, x))
-    flattened = x.ndim == 2
-    all_leaves = list(leaves(model))
-    standardised: list[nn.BatchNorm1d] = []
-    for place, leaf in enumerate(all_leaves):
-        if leaf is None or changed(leaf):
-            return None
-        if type(leaf) is nn.Linear:
-            head = nn.Sequential(*cast("list[nn.Module]", all_leaves[place + 1 :]))
-            return (_folded(standardised, leaf), head) if flattened and None not in all_leaves else None
-        if type(leaf) is nn.Flatten and (leaf.start_dim, leaf.end_dim) == (1, -1):
-            flattened = True
-        elif type(leaf) is nn.BatchNorm1d and flattened and not leaf.training and leaf.running_mean is not None:
-            standardised.append(leaf)
-        elif type(leaf) not in (nn.Identity, nn.Dropout):
-            return None
-    return None
-
-
-def _folded(before: list[nn.BatchNorm1d], layer: nn.Linear) -> nn.Linear:
-    """The layer with the standardisations before it, in eval mode: W·(s·x + t) + b is one layer too."""
-    if not before:
-        return layer
-    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
-    for norms in reversed(before):
-        scale = torch.rsqrt(cast(Tensor, norms.running_var) + norms.eps)
-        scale = scale if norms.weight is None else scale * norms.weight.detach()
-        shift = -scale * cast(Tensor, norms.running_mean)
-        shift = shift if norms.bias is None else shift + norms.bias.detach()
-        bias = weight @ shift if bias is None else bias + weight @ shift
-        weight = weight * scale
-    folded = nn.Linear(layer.in_features, layer.out_features, device="meta")
-    folded.weight, folded.bias = (nn.Parameter(part, requires_grad=False) for part in (weight, bias))
-    return folded
 
 
 def leaves(model: nn.Module) -> Iterator[nn.Module | None]:
@@ -101,53 +57,76 @@ def leaves(model: nn.Module) -> Iterator[nn.Module | None]:
             yield from leaves(child)
 
 
-def _calls(kind: type[nn.Module]) -> tuple[object, object]:
-    """What a call of a module of this class runs."""
-    return kind.__call__, kind.forward
-
-
 def changed(module: nn.Module) -> bool:
     """Whether the module does more than its class says: it has hooks, or a `forward` of its own."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks) or "forward" in vars(module)
 
 
-class _Rest:
-    """A model that names its first layer, as a function of what that layer gives."""
-
-    def __init__(self, model: nn.Module, layer: nn.Linear, x: Tensor) -> None:
-        self.model, self.layer, self.x, self.known = model, layer, x, False
-
-    def __call__(self, seen: Tensor) -> Tensor:
-        x = self.x[: len(seen)]
-        with instead(self.layer, seen) as given:
-            outputs = cast(Tensor, self.model(x))
-        if not self.known and not (given and _same(given[0], rows(x))):
-            raise ValueError(
-                "first_linear must name the nn.Linear to which a model gives its input as it is; "
-                f"{type(self.model).__name__} gives it something else"
-            )
-        self.known = True
-        return outputs
+def _calls(kind: type[nn.Module]) -> tuple[object, object]:
+    """What a call of a module of this class runs."""
+    return kind.__call__, kind.forward
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether the entries are equal; those of b that are no numbers count as equal."""
-    return a.shape == b.shape and bool((a.eq(b) | b.isnan()).all())
+def _sequential(model: nn.Module, x: Tensor) -> FirstLayer | None:
+    """The first layer of nested nn.Sequentials; standardisations before it are folded into it."""
+    flattened, before, parts = x.ndim == 2, list[nn.BatchNorm1d](), list(leaves(model))
+    if any(leaf is None for leaf in parts):
+        return None
+    for place, leaf in enumerate(cast("list[nn.Module]", parts)):
+        if changed(leaf):
+            return None
+        if type(leaf) is nn.Linear:
+            head = nn.Sequential(*cast("list[nn.Module]", parts[place + 1 :]))
+            return FirstLayer(*_folded(before, leaf), head) if flattened else None
+        if type(leaf) is nn.Flatten and (leaf.start_dim, leaf.end_dim) == (1, -1):
+            flattened = True
+        elif type(leaf) is nn.BatchNorm1d and flattened and not leaf.training and leaf.running_mean is not None:
+            before.append(leaf)
+        elif type(leaf) not in (nn.Identity, nn.Dropout):
+            return None
+    return None
 
 
-@contextmanager
-def instead(layer: nn.Linear, seen: Tensor) -> Iterator[list[Tensor]]:
-    """A block in which the first call of the layer returns `seen`; the list then holds what it was given."""
-    given: list[Tensor] = []
+def _folded(before: list[nn.BatchNorm1d], layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of the layer with the standardisations before it: W·(s·x + t) + b is one layer too."""
+    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+    for norms in reversed(before):
+        scale = torch.rsqrt(cast(Tensor, norms.running_var) + norms.eps)
+        scale = scale if norms.weight is None else scale * norms.weight.detach()
+        shift = -scale * cast(Tensor, norms.running_mean)
+        shift = shift if norms.bias is None else shift + norms.bias.detach()
+        bias = weight @ shift if bias is None else bias + weight @ shift
+        weight = weight * scale
+    return weight, bias
 
-    def forward(input: Tensor) -> Tensor:
-        given.append(input)
-        del layer.forward
-        return seen
 
-    layer.forward = forward  # type: ignore[method-assign]
-    try:
-        yield given
-    finally:
-        vars(layer).pop("forward", None)
+def _named(model: nn.Module, layer: nn.Linear, x: Tensor) -> FirstLayer | None:
+    """A model that names its first layer: with the identity for W and 0 for b it is the head alone.
+
+    It is tried out: a model that cannot do with h numbers a sample uses x in another way, and takes the plain path.
+    """
+    name = next((name for name, module in model.named_modules() if module is layer), None)
+    if name is None or changed(layer):
+        return None
+    own: dict[str, Tensor] = {f"{name}.weight": torch.eye(layer.out_features, dtype=x.dtype, device=x.device)}
+    if layer.bias is not None:
+        own[f"{name}.bias"] = torch.zeros_like(layer.bias)
+
+    def head(seen: Tensor) -> Tensor:
+        return cast(Tensor, functional_call(model, own, (seen,)))
+
+    found = FirstLayer(layer.weight.detach(), None if layer.bias is None else layer.bias.detach(), head)
+    with torch.no_grad():
+        expected = cast(Tensor, model(x))
+        try:
+            outputs = head(found(x))
+        except (RuntimeError, IndexError, ValueError):
+            return None
+    apart = (outputs - expected).abs().nan_to_num(0.0) if outputs.shape == expected.shape else None
+    if apart is None or float(apart.max()) > CLOSE * float(expected.abs().nan_to_num(0.0, 0.0, 0.0).max()):
+        raise ValueError(
+            "first_linear must name the nn.Linear to which a model gives its input as it is, and through which alone "
+            f"it uses it; {type(model).__name__} gives it something else"
+        )
+    return found

@@ -15,7 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from gsat._arrays.standardise import Standardised, pieces
+from gsat._arrays.chunks import pieces
+from gsat._arrays.standardise import Standardised
 from gsat._arrays.svd import right_singular_vectors
 from gsat.costs import block_numbers, flat_labels
 from gsat.estimators.gsat import GSATClassifier

@@ -1,4 +1,4 @@
-"""Solvers of the inner problem: one protocol, one loop, one Solution."""
+"""Solvers of the inner problem: one protocol (`Solver`), one loop (`maximise`), one `Solution`."""
 
 from gsat.solvers.admm import ADMM
 from gsat.solvers.base import Solution, Solver

@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._arrays.norms import at_hand, norm
-from gsat.costs import GroupCost, Penalised
-from gsat.solvers.base import Answer, raise_if_stuck, read, ridge_of, start
+from gsat._arrays.norms import finite, norm
+from gsat.costs import Penalised
+from gsat.solvers.base import Ending, raise_if_stuck, start
 from gsat.solvers.oracle import Oracle
 
 
 @dataclass(frozen=True)
 class ADMMState:
-    """The variables of Algorithm 2: `split` is δ, `delta` is z, `dual` is u = γ/ρ; `curvature` estimates L."""
+    """The variables of Algorithm 2: `split` is δ, `delta` is z, `dual` is u = γ/ρ; `curvature` estimates L.
+
+    `before` is the state that this one was made from, with the gradient there: where the loss is not finite at `split`,
+    the round is made again with a shorter step.
+    """
 
     split: Tensor
     delta: Tensor
     dual: Tensor
     curvature: float = 0.0
-    before: tuple[ADMMState, Tensor] | None = None  # the state before, and the gradient there
-    sizes: Tensor | None = None  # ‖δ‖, ‖δ − z‖ and the length of the last step of z, on the device
+    before: tuple[ADMMState, Tensor] | None = None
     n_steps: int = 0
     done: bool = False
-
-    @property
-    def residual(self) -> float:
-        """‖δ − z‖_F."""
-        return math.inf if self.sizes is None else float(self.sizes[1])
-
-    @property
-    def drift(self) -> float:
-        """The length of the last step of z."""
-        return math.inf if self.sizes is None else float(self.sizes[2])
-
-    @property
-    def answers(self) -> list[Answer]:
-        """The structured variable z."""
-        return [(self.delta, None)]
 
 
 @dataclass(frozen=True)
@@ -51,9 +39,15 @@ class ADMM:
 
     δ ← δ + η₁·[∇ℓ(δ) − 2λ·ridge·δ − ρ(δ − z − u)],  z ← shrink(δ − u, λα/ρ),  u ← u − (δ − z)
 
-    eta1: a number, or "auto": 1/(L + 2λ·ridge + ρ) with L the largest curvature of the loss seen so far.
-    A cost with `value` and `prox` alone is taken as g itself, with α = 1 and no quadratic term.
+    Parameters
+    ----------
+    rho : float
+        The penalty ρ of the split.
+    eta1 : float or "auto"
+        The ascent step; "auto" is 1/(L + 2λ·ridge + ρ) with L the largest curvature of the loss seen so far.
     """
+
+    axis_free: ClassVar[bool] = True
 
     rho: float = 1.0
     eta1: float | Literal["auto"] = "auto"
@@ -63,69 +57,53 @@ class ADMM:
         if self.eta1 != "auto":
             _checks.number("eta1", self.eta1, above=0)
 
-    def init(self, x: Tensor, n_inner: int) -> ADMMState:
-        """δ = z = u = 0."""
-        zero = torch.zeros_like(x)
-        return ADMMState(zero, zero, zero)
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float, n_inner: int) -> ADMMState:
+        """The first round, from δ = z = u = 0."""
+        zero = torch.zeros_like(oracle.x)
+        return self._round(cost, ADMMState(zero, zero, zero), start(oracle).gradient, 0.0, lam)
 
-    def step(self, oracle: Oracle, cost: GroupCost, state: ADMMState, *, lam: float) -> ADMMState:
+    def step(self, oracle: Oracle, cost: Penalised, state: ADMMState, *, lam: float) -> ADMMState:
         """One round of δ, z and u."""
         losses, gradient = oracle(state.split)
-        if state.before is None:
-            return self._round(cost, state, start(oracle, state.split, losses, gradient)[0].gradient, 0.0, lam)
-        earlier, slope = state.before
-        finite, (length, turn, size) = read(
-            losses, gradient, norm(state.split - earlier.split), norm(gradient - slope), cast(Tensor, state.sizes)[0]
-        )
-        self._check(size, state.n_steps)
-        if not finite:
+        earlier, slope = state.before if state.before is not None else (state, gradient)
+        length = float(norm(state.split - earlier.split))
+        if not finite(losses, gradient):
             if self.eta1 != "auto":
                 raise FloatingPointError(
                     f"loss or gradient is not finite at step {oracle.n_gradients - 1}: {self._advice}"
                 )
             raise_if_stuck(length, oracle)
-            curvature = 10 * (state.curvature + 2 * lam * ridge_of(cost) + self.rho)
+            curvature = 10 * (state.curvature + 2 * lam * cost.ridge + self.rho)
             return self._round(cost, earlier, slope, curvature, lam)
-        measured = turn / length if length > 0 else 0.0
+        measured = float(norm(gradient - slope)) / length if length > 0 else 0.0
         return self._round(cost, state, gradient, max(state.curvature, measured), lam)
 
-    def finish(self, oracle: Oracle, cost: GroupCost, state: ADMMState, *, lam: float) -> ADMMState:
-        """The state, which must be finite."""
-        if state.sizes is not None:
-            self._check(float(state.sizes[0]), state.n_steps)
-        return state
-
-    def _check(self, size: float, n_steps: int) -> None:
-        if not math.isfinite(size):
-            raise FloatingPointError(f"δ is not finite at step {n_steps}: {self._advice}")
+    def finish(self, cost: Penalised, state: ADMMState, *, lam: float) -> Ending:
+        """The structured variable z, and how far δ is from it."""
+        earlier = state if state.before is None else state.before[0]
+        return Ending(
+            [(state.delta, None)],
+            residual=float(norm(state.split - state.delta)),
+            travel=float(norm(state.delta - earlier.delta)),
+        )
 
     @property
     def _advice(self) -> str:
         return f'eta1 = {self.eta1} is too large, take a smaller one or "auto"'
 
-    def _round(self, cost: GroupCost, state: ADMMState, gradient: Tensor, curvature: float, lam: float) -> ADMMState:
-        ridge = ridge_of(cost)
-        eta = 1 / (curvature + 2 * lam * ridge + self.rho) if self.eta1 == "auto" else float(self.eta1)
+    def _round(self, cost: Penalised, state: ADMMState, gradient: Tensor, curvature: float, lam: float) -> ADMMState:
+        eta = 1 / (curvature + 2 * lam * cost.ridge + self.rho) if self.eta1 == "auto" else float(self.eta1)
         pull = state.split - state.delta - state.dual
-        split = state.split + eta * (gradient - 2 * lam * ridge * state.split - self.rho * pull)
-        size, n_steps = norm(split), state.n_steps + 1
-        if at_hand(size):
-            self._check(float(size), n_steps)
-        try:
-            if isinstance(cost, Penalised):
-                delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
-            else:
-                delta = cost.prox(split - state.dual, lam / self.rho)
-        except (ValueError, RuntimeError):
-            self._check(float(size), n_steps)  # a decomposition fails where it was not read that δ is not finite
-            raise
-        gap = split - delta
+        split = state.split + eta * (gradient - 2 * lam * cost.ridge * state.split - self.rho * pull)
+        n_steps = state.n_steps + 1
+        if not math.isfinite(float(norm(split))):
+            raise FloatingPointError(f"δ is not finite at step {n_steps}: {self._advice}")
+        delta = cost.shrink(split - state.dual, lam * cost.alpha / self.rho)
         return ADMMState(
             split,
             delta,
-            dual=state.dual - gap,
+            dual=state.dual - (split - delta),
             curvature=curvature,
             before=(replace(state, before=None), gradient),
-            sizes=torch.stack([size, norm(gap), norm(delta - state.delta)]),
             n_steps=n_steps,
         )

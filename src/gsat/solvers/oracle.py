@@ -1,13 +1,12 @@
-"""What a solver may ask of the loss: its values and gradient at x + Δ, and nothing of the caller's changes."""
+"""What a solver may ask of the loss: its values and gradient at x + Δ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gsat import _checks
 from gsat._arrays.norms import norm
@@ -38,6 +37,11 @@ class Oracle:
         """‖x‖_F."""
         return float(norm(self.x))
 
+    @property
+    def zero(self) -> Tensor:
+        """Δ = 0, to be read only: it takes no memory."""
+        return self.x.new_zeros(()).expand(self.x.shape)
+
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The losses at x + Δ and their gradient in Δ."""
         with torch.enable_grad():
@@ -62,31 +66,3 @@ class Oracle:
 def clamped(x: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
     """`x` inside the bounds (lo, hi), where there are any."""
     return x if bounds is None else torch.clamp(x, *bounds)
-
-
-@contextmanager
-def untouched(x: Tensor) -> Iterator[None]:
-    """A block without gradients that leaves the global random state as it was, also inside inference mode."""
-    devices = [x.device] if x.device.type == "cuda" else []
-    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices):
-        yield
-
-
-@contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
-    """A block in which `model` is in eval mode and its weights need no gradient; afterwards all is as before.
-
-    Dropout and BatchNorm must not make a sample's loss depend on the rest of the group.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    flags = [(weight, weight.requires_grad) for weight in model.parameters()]
-    model.eval()
-    try:
-        for weight, _ in flags:
-            weight.requires_grad_(False)
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-        for weight, flag in flags:
-            weight.requires_grad_(flag)

@@ -2,7 +2,8 @@
 
 A sample that the model is sure of has almost no gradient at Δ = 0, and an average of such gradients says nothing about
 where the loss could go. So the first trial moves every sample on its own, as far as the one with the longest gradient
-would go; there the gradients are those of a model that errs. A schedule then leads to a structured perturbation.
+would go; there the gradients are those of a model that errs. From there `blended` or `tournament` leads to a structured
+perturbation.
 """
 
 from __future__ import annotations
@@ -12,93 +13,92 @@ import math
 import torch
 from torch import Tensor
 
-from gsat._arrays.norms import norm, rows, total
-from gsat.costs import GroupCost, Penalised, PerBatch, is_universal
-from gsat.solvers.base import linearised_maximum, ridge_of
+from gsat._arrays.norms import finite, norm, rows, total
+from gsat.costs import Penalised
+from gsat.costs.per_batch import BoundPerBatch
 from gsat.solvers.oracle import Oracle
 
-Schedule = tuple[float, ...]  # shares up to 1, or numbers of shifts, the first of them above 1
-
-TOURNAMENT = (20, 20, 20, 5, 5, 5, 1)  # shifts in the field, gradient by gradient
+FIELD = 20  # shifts that a tournament begins with, at the most
 LEAST_HEAT = 10  # samples on which a shift of the first round is judged, at the least
-FINAL_STRIDE = 0.5  # of the way to the linearised maximum; whole strides overshoot where λ is small
+STRIDE = 0.5  # of the way to the linearised maximum, for the finalists; whole strides overshoot where λ is small
+TOURNAMENT = 20  # gradients that n_inner must allow for a tournament, which takes half of them
 
 
-def schedule(cost: GroupCost, m: int, n_inner: int, relax: int) -> Schedule:
-    """What happens after each relaxed gradient: the share of the structure, or the number of shifts left.
+class _NotFiniteError(Exception):
+    """A loss or a gradient on the way is not finite."""
 
-    A universal shift has many local maxima, about one per class it can push to, and the mean of the samples' gradients
-    leads to a poor one: there a tournament of shifts is held. Any other structure is phased in by blending.
+
+def relaxed(
+    oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, n_inner: int, relax: int
+) -> Tensor | None:
+    """A structured perturbation to begin with, or None where there is none to be had.
+
+    gradient: (m, *features), at Δ = 0; relax: gradients that `blended` may take
     """
-    if is_universal(cost) and relax > 0 and n_inner >= 20 and m >= 2 * LEAST_HEAT:
-        field = min(TOURNAMENT[0], m // LEAST_HEAT)
-        return tuple(max(1, size * field // TOURNAMENT[0]) for size in TOURNAMENT)
-    n = min(relax, n_inner // 4)
-    return tuple((phase + 1) / n for phase in range(n))
-
-
-def first_trial(cost: GroupCost, gradient: Tensor, lam: float) -> Tensor:
-    """V/(2λ·ridge), V the gradient with every sample's row as long as the longest."""
+    n, m = min(relax, n_inner // 4), len(gradient)
+    if n == 0:
+        return None
     matrix = rows(gradient)
     lengths = norm(matrix, dim=1, keepdim=True).to(gradient.dtype)
     longest = lengths.amax()
-    even = matrix * (longest / torch.maximum(lengths, 1e-6 * longest))
-    return even.view_as(gradient) / (2 * lam * ridge_of(cost))
+    even = matrix * (longest / torch.maximum(lengths, 1e-6 * longest))  # every row as long as the longest
+    free = even.view_as(gradient) / (2 * lam * cost.ridge)
+    try:
+        if cost.equal_rows and n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
+            return tournament(oracle, cost, free, lam)
+        return blended(oracle, cost, free, lam, n)
+    except _NotFiniteError:
+        return None
 
 
-def next_trial(
-    oracle: Oracle,
-    cost: GroupCost,
-    plan: Schedule,
-    phase: int,
-    trial: Tensor,
-    losses: Tensor,
-    gradient: Tensor,
-    lam: float,
-) -> Tensor:
-    """The trial after the gradient of `phase`; the last of the plan is structured."""
-    if isinstance(cost, Penalised) and plan[0] > 1:
-        return _tournament(oracle, cost, plan, phase, trial, losses, gradient, lam)
-    structured = linearised_maximum(cost, gradient, lam)
-    if plan[phase] == 1:
-        return structured
-    free = gradient / (2 * lam * ridge_of(cost))
-    return torch.lerp(free, structured, plan[phase], out=free)
+def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> Tensor:
+    """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1."""
+    for phase in range(1, n + 1):
+        gradient = _seen(oracle, trial)[1]
+        structured = cost.linear_maximum(gradient, lam)
+        if phase == n:
+            return structured
+        free = gradient / (2 * lam * cost.ridge)
+        trial = torch.lerp(free, structured, phase / n, out=free)
+    return trial
 
 
-def _tournament(
-    oracle: Oracle,
-    cost: Penalised,
-    plan: Schedule,
-    phase: int,
-    trial: Tensor,
-    losses: Tensor,
-    gradient: Tensor,
-    lam: float,
-) -> Tensor:
-    """Shifts that each climb on their own share of the samples; those with the largest S there stay in the field.
+def tournament(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float) -> Tensor:
+    """From an unstructured trial to one shift of all rows, the winner among many.
 
-    The last of them is chosen on the whole group: on a share of it the order of the best is left to chance.
+    A universal shift has many local maxima, about one per class it can push to, and the mean of the samples' gradients
+    leads to a poor one. So each of up to 20 shifts climbs on its own share of the samples; those with the largest S
+    there climb on, on more samples each; the last of them is chosen on the whole group.
     """
-    left, field = int(plan[phase]), int(plan[phase - 1]) if phase > 0 else 0
-    turn = torch.arange(len(trial), device=trial.device)
-    if phase == 0:
-        return _climb(cost, left, gradient, lam)
-    if left == field or left == 1:
-        climbed = _climb(cost, field, gradient, lam)
-        if field < plan[0]:
-            climbed = torch.lerp(trial, climbed, FINAL_STRIDE)
-        return climbed if left > 1 else _winner(oracle, cost, climbed[:field], lam)
+    m = len(trial)
+    field = min(FIELD, m // LEAST_HEAT)
+    finalists = min(field, max(2, field // 4))
+    for _ in range(3):
+        trial = _climbed(cost, field, _seen(oracle, trial)[1], lam)
+    losses = _seen(oracle, trial)[0]
+    turn = torch.arange(m, device=trial.device)
     scores = losses - lam * cost.ridge * norm(rows(trial), dim=1).square().to(losses.dtype)
-    sizes = scores.new_tensor([len(range(heat, len(trial), field)) for heat in range(field)])
-    mean = scores.new_zeros(field).index_add_(0, turn % field, scores) / sizes
-    winners = mean.topk(left).indices  # the first `field` rows hold one shift each
-    return trial[winners[turn % left]]
+    sizes = torch.bincount(turn % field).to(scores)
+    mean = torch.zeros_like(sizes).index_add_(0, turn % field, scores) / sizes
+    best = mean.topk(finalists).indices  # the first `field` rows hold one shift each
+    trial = trial[best[turn % finalists]]
+    for _ in range(3):
+        trial = torch.lerp(trial, _climbed(cost, finalists, _seen(oracle, trial)[1], lam), STRIDE)
+    return _winner(oracle, cost, trial[:finalists], lam)
 
 
-def _climb(cost: Penalised, field: int, gradient: Tensor, lam: float) -> Tensor:
-    """The linearised maximum of one shift per heat."""
-    return linearised_maximum(PerBatch(cost).in_turn(field, len(gradient)), gradient, lam)
+def _seen(oracle: Oracle, trial: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses and gradient there, which must be finite."""
+    losses, gradient = oracle(trial)
+    if not finite(losses, gradient):
+        raise _NotFiniteError
+    return losses, gradient
+
+
+def _climbed(cost: Penalised, field: int, gradient: Tensor, lam: float) -> Tensor:
+    """The linearised maximum of `field` shifts; sample i has shift i modulo field."""
+    turn = torch.arange(len(gradient)) % field
+    return BoundPerBatch(cost, turn).linear_maximum(gradient, lam)
 
 
 def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tensor:
@@ -109,4 +109,4 @@ def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tens
     ]
     oracle.n_gradients += (len(shifts) + 1) // 2
     best = torch.stack(scores).nan_to_num(nan=-math.inf, posinf=-math.inf).argmax()
-    return shifts.index_select(0, best.reshape(1)).expand_as(oracle.x).contiguous()
+    return shifts[int(best)].expand_as(oracle.x).contiguous()

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.norms import norm, numbers, total
+from gsat._arrays.norms import norm, total
 from gsat._arrays.sampling import take, take_labels
-from gsat.costs import GroupCost, PerBatch, bound
+from gsat.costs import GroupCost, PerBatch, bound, penalised
 from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.models.modes import frozen
 from gsat.solvers import maximise
-from gsat.solvers.base import ridge_of
-from gsat.solvers.oracle import Loss, Oracle, frozen
+from gsat.solvers.oracle import Loss, Oracle
 from gsat.theory.dual import REACH
 
 EXACT = 1e-6  # the length of the next step, in units of Δ, from which on the maximum is not counted as found
@@ -100,11 +100,11 @@ def _maximiser(loss: Loss, x: Tensor, cost: GroupCost, lam: float, n_inner: int,
     The solver compares values of S, which tells points apart to the root of the rounding error only.
     """
     found = maximise(loss, x, cost, lam=lam, n_inner=n_inner, feature_mask=mask)
-    ridge, oracle, here, last = ridge_of(cost), Oracle(loss, x, mask), found.delta, math.inf
+    ridge, oracle, here, last = penalised(cost).ridge, Oracle(loss, x, mask), found.delta, math.inf
     for _ in range(n_inner if ridge > 0 else 0):
         eta = REACH / (lam * ridge)
         there = cost.prox(here + eta * oracle(here)[1], eta * lam)
-        step, size = numbers(norm(there - here), norm(there))
+        step, size = float(norm(there - here)), float(norm(there))
         if not step < last * (size or 1.0):  # at rounding error, or S is not concave here
             break
         here, last = there, step / (size or 1.0)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.norms import at_a_time, norm, rows, total
+from gsat._arrays.chunks import at_a_time
+from gsat._arrays.norms import norm, rows, total
 from gsat._arrays.sampling import take, take_labels
 from gsat.attacks import Attack
-from gsat.costs import GroupCost, GroupSparse, LowRank, Penalised, PerBatch, Scaled, Universal, Unstructured, bound
+from gsat.costs import GroupCost, Penalised, PerBatch, Unstructured, bound
 from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.solvers import maximise
@@ -84,7 +85,7 @@ class Transforms:
         if isinstance(cost, PerBatch) and batch is None:
             raise ValueError(f"{cost!r} needs batch= (one id per sample); or take the cost of one batch, {one!r}")
         codes = None if batch is None else _checks.batch_codes(batch, len(X))
-        known = beta if _is_convex(one) else None
+        known = beta if one.convex else None
         n_inner = _checks.count("n_inner", n_inner, least=2)
         copy = deepcopy(model).double().eval().requires_grad_(False)
         return cls(copy, X, y, cost, loss, known, n_inner, feature_mask, codes)
@@ -103,8 +104,7 @@ class Transforms:
         """ℓ(x_i) and ‖∇ℓ(x_i)‖² for every sample."""
         losses, squares = [], []
         for oracle in self._everybody():
-            zero = torch.zeros_like(oracle.x)
-            point, _ = start(oracle, zero, *oracle(zero))
+            point = start(oracle)
             losses.append(point.losses)
             squares.append(norm(rows(point.gradient), dim=1).square())
         return _array(losses), _array(squares)
@@ -141,7 +141,7 @@ class Transforms:
         """The entries of `Maxima` for one group, not yet divided by m."""
         x, _, loss = self._samples(group)
         cost, modulus = self._cost(group), self.modulus(lam)
-        if modulus > 0 and isinstance(cost, Penalised):
+        if modulus > 0:
             top = concave_maximum(self._oracle(group), cost, lam=lam, modulus=modulus, n_inner=self.n_inner)
             delta, gap = top.delta, top.gap(modulus)
         else:
@@ -150,7 +150,7 @@ class Transforms:
         clean, moved, paid = float(total(loss(x))), float(total(loss(x + delta))), float(cost.value(delta))
         return moved - lam * paid + gap, gap, clean, moved, paid
 
-    def _cost(self, group: Tensor) -> GroupCost:
+    def _cost(self, group: Tensor) -> Penalised:
         return bound(self.cost, len(group), None if self.batch is None else self.batch[group])
 
     def _samples(self, chosen: Tensor) -> tuple[Tensor, Tensor, Loss]:
@@ -167,14 +167,6 @@ class Transforms:
         step = at_a_time(math.prod(self.X.shape[1:]))
         for part in torch.split(torch.arange(len(self.X)), step):
             yield self._oracle(part)
-
-
-def _is_convex(cost: GroupCost) -> bool:
-    """Whether the cost is known to be convex: the counted forms (k=) are not, and others' costs may not be."""
-    if isinstance(cost, Scaled):
-        return _is_convex(cost.cost)
-    known = isinstance(cost, Universal | GroupSparse | LowRank | Unstructured)
-    return known and (getattr(cost, "k", None) is None or cast(Penalised, cost).alpha == 0)
 
 
 def _array(parts: list[Tensor]) -> Array:

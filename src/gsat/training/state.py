@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
-from torch.autograd.graph import increment_version
 
 from gsat import _checks
 from gsat._arrays.norms import norm, rows
@@ -24,8 +23,8 @@ from gsat.attacks import Attack
 from gsat.defences import GSAT, Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
-from gsat.shortcuts.moved import fleeting
-from gsat.solvers.oracle import clamped, frozen
+from gsat.models.modes import frozen
+from gsat.solvers.oracle import clamped
 from gsat.training.budget import LAST, Control
 from gsat.training.checkpoint import Checkpoint, newest, optimizer_state, restore_optimizer
 from gsat.training.history import History, Step
@@ -107,8 +106,8 @@ class Run:
         if isinstance(self.defence, GSAT):
             self._price(x, y)
         try:
-            with fleeting(not keep):
-                outputs = self.defence.outputs(self.model, x, y, batch)
+            x = self.defence(self.model, x, y, batch)
+            outputs = layout.outputs(self.model, x)
         except FloatingPointError as error:
             raise Diverged(self._advice(f"the training loss is not finite at step {self.t}", folder)) from error
         del x
@@ -118,8 +117,6 @@ class Run:
         if not math.isfinite(value := objective.item()):
             raise Diverged(self._advice(f"the training loss is {value} at step {self.t}", folder))
         torch.autograd.backward(objective)
-        for weight in self.model.parameters():
-            increment_version(weight)  # a fused step does not say that it changes them
         self.optimizer.step()
         norm = self.defence.mean_norm
         lam = self.control.lam

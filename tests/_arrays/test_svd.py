@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import gsat
-from gsat._arrays.subspace import _tail_bound
 from gsat._arrays.svd import singular_values
 from strategies import normal
 
@@ -30,11 +29,9 @@ def error(p, expected):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("share", [0.0, 1e-7, 1e-4, 9e-3, 1.1e-2, 0.3])
+@pytest.mark.parametrize("share", [0.0, 1e-7, 1e-4, 9e-3, 4.9e-2, 5.1e-2, 0.3])
 @pytest.mark.parametrize("shape", LONG)
-@pytest.mark.parametrize("at_hand", [("cpu",), ()], ids=["at hand", "unread"])
-def test_ill_conditioned(shape, share, dtype, at_hand, monkeypatch):
-    monkeypatch.setattr("gsat._arrays.norms.AT_HAND", at_hand)
+def test_ill_conditioned(shape, share, dtype):
     v = with_singular_values(shape, np.geomspace(1, 1e-6, 60)).to(dtype)
     p = gsat.LowRank(1.0).shrink(v, share)
     assert p.dtype == dtype
@@ -96,10 +93,11 @@ def test_singular_values(shape, dtype):
 
 
 def test_many_singular_values_near_the_threshold():
-    tau, sigma = 0.0105, np.random.default_rng(0).normal(1, 0.01, 200)
+    tau, sigma = 0.0505, np.random.default_rng(0).normal(1, 0.01, 200)
     sigma = np.array([1, 0.5, 1 + 1e-6, *sigma[3:]]) * np.array([1, 1, *[tau] * 198])
     v = with_singular_values((200, 900), sigma).float()
-    assert error(gsat.LowRank(1.0).shrink(v, tau), by_svd(v, tau)) <= 1e-5
+    # float32 vectors mix where σ differ by less than the rounding of σ₁²: eps·σ₁²·√n/(2·tau), relative to σ₁
+    assert error(gsat.LowRank(1.0).shrink(v, tau), by_svd(v, tau)) <= 1e-4
 
 
 def small_only(function, most):
@@ -147,118 +145,3 @@ def test_a_matrix_that_is_not_finite_is_refused(bad):
     v[1, 2] = bad
     with pytest.raises(ValueError, match=f"must be finite, its largest entry is {bad}"):
         gsat.LowRank().shrink(v, 0.1)
-
-
-def drifting(shape, sigma, n=6, step=0.02, dtype=torch.float32):
-    """Matrices with these singular values whose singular vectors turn a little from one to the next."""
-    left, right = normal(shape[0], len(sigma), seed=1), normal(shape[1], len(sigma), seed=2)
-    for i in range(n):
-        turn = i * step
-        frames = [torch.linalg.qr(side + turn * normal(*side.shape, seed=3)).Q for side in (left, right)]
-        yield (frames[0] * torch.as_tensor(sigma, dtype=torch.float64) @ frames[1].T).to(dtype)
-
-
-def counting(monkeypatch, smallest):
-    """How often a matrix with at least that many rows is decomposed."""
-    calls = []
-    whole = torch.linalg.eigh
-
-    def eigh(matrix):
-        if len(matrix) >= smallest:
-            calls.append(len(matrix))
-        return whole(matrix)
-
-    monkeypatch.setattr(torch.linalg, "eigh", eigh)
-    return calls
-
-
-FEW = [5.0, 4.0, 3.0, 2.0] + [0.1] * 156
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(160, 900), (900, 160), (300, 900)])
-@pytest.mark.parametrize("tau", [0.01, 1.0])
-def test_a_remembered_subspace_gives_the_same_shrink_without_another_decomposition(shape, dtype, tau, monkeypatch):
-    calls, sigma = counting(monkeypatch, 100), FEW if tau == 1.0 else [*FEW[:4], *[0.002] * 156]
-    warm = gsat.LowRank(1.0).remembering()
-    for v in drifting(shape, sigma, dtype=dtype):
-        bound = 1e-5 if dtype == torch.float32 else 1e-11
-        assert error(warm.shrink(v, tau), by_svd(v, tau)) <= bound
-    if dtype == torch.float32 or tau == 1.0:  # a small tau in float64 goes through QR, which needs no squares
-        assert len(calls) == 1
-
-
-@pytest.mark.parametrize("n", [160, 300])
-def test_a_direction_outside_the_remembered_subspace_is_not_missed(n, monkeypatch):
-    calls, warm = counting(monkeypatch, 100), gsat.LowRank(1.0).remembering()
-    v = next(drifting((n, 900), [*FEW[:4], *np.linspace(0.2, 0.1, n - 4)], dtype=torch.float64))
-    warm.shrink(v, 1.0)
-    left, right = torch.linalg.svd(v, full_matrices=False)[::2]
-    grown = v + 1.5 * left[:, 40:41] @ right[40:41]  # orthogonal to all that is remembered
-    assert error(warm.shrink(grown, 1.0), by_svd(grown, 1.0)) <= 1e-11
-    assert len(calls) == 2
-
-
-@pytest.mark.parametrize(("rest", "shown"), [(0.1, False), (0.9, True)])
-@pytest.mark.parametrize("n", [160, 300])
-def test_a_cholesky_factor_decides_where_the_sum_of_the_other_eigenvalues_is_large(n, rest, shown, monkeypatch):
-    factors, whole, warm = [], torch.linalg.cholesky_ex, gsat.LowRank(1.0).remembering()
-    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda matrix: factors.append(1) or whole(matrix))
-    calls = counting(monkeypatch, 100)
-    for v in drifting((n, 900), [5.0, 4.0, 3.0, 2.0, *np.linspace(rest, 0.1, n - 4)]):
-        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
-    assert len(calls) == 1
-    assert bool(factors) == shown
-
-
-@pytest.mark.parametrize("order", [2, 4])
-@pytest.mark.parametrize("rank", [0, 1, 5, 12])
-def test_no_eigenvalue_beside_the_leading_ones_is_above_the_bound(rank, order):
-    for seed in range(20):
-        v = normal(12, 30, seed=seed)
-        gram = v @ v.T
-        frame = torch.linalg.qr(normal(12, 12, seed=100 + seed) @ gram).Q[:, :rank]
-        ritz = torch.linalg.eigvalsh(frame.T @ gram @ frame).tolist()
-        size = float(torch.linalg.matrix_power(gram, order // 2).norm())
-        left = torch.linalg.eigvalsh(gram).flip(0)[rank:]
-        assert _tail_bound(size, ritz, order) >= (float(left[0]) if len(left) else 0)
-
-
-def test_without_a_gap_the_decomposition_comes_back_and_stays(monkeypatch):
-    calls, warm = counting(monkeypatch, 100), gsat.LowRank(1.0).remembering()
-    matrices = list(drifting((160, 900), [*np.linspace(3, 1.01, 10), *np.linspace(0.99, 0.5, 150)]))
-    for v in matrices:
-        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
-    assert len(calls) == len(matrices)
-
-
-def test_a_rank_that_is_not_small_is_not_remembered():
-    warm = gsat.LowRank(1.0).remembering()
-    for v in drifting((160, 900), [2.0] * 80 + [0.1] * 80, n=2):
-        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
-        assert warm._memory.basis is None
-
-
-def test_small_matrices_are_decomposed_each_time():
-    warm = gsat.LowRank(1.0).remembering()
-    for v in drifting((60, 900), FEW[:60], n=2):
-        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
-        assert warm._memory.basis is None
-
-
-def test_matrices_of_another_shape_and_none_above_the_threshold():
-    warm = gsat.LowRank(1.0).remembering()
-    for shape in ((160, 900), (140, 900), (160, 900)):
-        v = next(drifting(shape, FEW[: min(shape)]))
-        assert error(warm.shrink(v, 1.0), by_svd(v, 1.0)) <= 1e-5
-        assert not warm.shrink(v, 6.0).any()
-        assert not warm.shrink(v, 6.1).any()
-
-
-def test_remembering_leaves_the_cost_as_it_is():
-    cost = gsat.LowRank(0.3)
-    warm = cost.remembering()
-    assert warm == cost
-    warm.shrink(normal(8, 30, seed=1), 0.1)
-    assert cost._memory is None
-    assert cost.remembering()._memory is not warm._memory

@@ -1,0 +1,151 @@
+"""One structure per batch: costs add up over the batches of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from gsat import _checks
+from gsat._arrays.norms import largest, rows
+from gsat.costs.base import GroupCost, Penalised, indicator, penalised
+
+
+@dataclass(frozen=True)
+class PerBatch:
+    """The structure holds inside each batch of the group, and costs add up: Σ_b c(Δ_b).
+
+    For `Universal` this is one shift per batch, the paper's universal set of perturbations.
+
+    Parameters
+    ----------
+    cost : GroupCost
+        The cost c of the samples of one batch.
+    n_random : int, optional
+        Where no batches are given with the group, this many of equal size are drawn at random.
+    """
+
+    cost: GroupCost
+    n_random: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_random is not None:
+            object.__setattr__(self, "n_random", _checks.count("n_random", self.n_random, least=1))
+
+    def bind(self, batch: Any) -> BoundPerBatch:
+        """The cost of a group whose i-th sample belongs to batch[i]."""
+        return BoundPerBatch(
+            penalised(self.cost), _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
+        )
+
+    def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
+        """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
+        if self.n_random is None:
+            raise ValueError("PerBatch needs batch= (one id per sample) or n_random=, got neither")
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        place = torch.randperm(m, generator=generator, device=generator.device)
+        return self.bind(place % min(self.n_random, m))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPerBatch(Penalised):
+    """Σ_b c(Δ_b) for one group; code: (m,), the number 0, 1, ... of each sample's batch."""
+
+    cost: Penalised
+    code: Tensor
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        """That of the cost of one batch."""
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        """That of the cost of one batch: squares of batches add up to that of the group."""
+        return self.cost.ridge
+
+    @property
+    def rotates(self) -> bool:
+        """As the cost of one batch does."""
+        return self.cost.rotates
+
+    @property
+    def convex(self) -> bool:
+        """As the cost of one batch is."""
+        return self.cost.convex
+
+    def measure(self, delta: Tensor) -> float | None:
+        """That of the whole group."""
+        return self.cost.measure(delta)
+
+    def value_at_prox(self, u: Tensor, tau: float, *, gap: float, square: float) -> float:
+        """As for one batch, whose inner products add up; of a bare cost, which has no quadratic term, the value."""
+        if self.ridge > 0:
+            return super().value_at_prox(u, tau, gap=gap, square=square)
+        return float(self.value(u))
+
+    def linear_maximum(self, gradient: Tensor, lam: float) -> Tensor:
+        """That of each batch."""
+        if self.ridge > 0:
+            return super().linear_maximum(gradient, lam)
+        return self._each(gradient, lambda part: self.cost.linear_maximum(part, lam))
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        if self.cost.equal_rows:  # there may be a hundred batches, so none is touched alone
+            apart, size = (largest(rows(v), dim=1) for v in (delta - self._means(delta), delta))
+            return indicator(self._largest(apart), self._largest(size), delta).sum()
+        return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        if self.cost.equal_rows:
+            return self._means(v)
+        return self._each(v, lambda part: self.cost.shrink(part, tau))
+
+    def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
+        """The rows of each batch."""
+        self._check_length(v)
+        return torch.split(v[self._order.to(v.device)], self._sizes.tolist())
+
+    def _each(self, v: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The function of the rows of each batch, put back in their places."""
+        sorted_rows = torch.cat([function(part) for part in self._parts(v)])
+        return torch.empty_like(sorted_rows).index_copy_(0, self._order.to(v.device), sorted_rows)
+
+    def _means(self, v: Tensor) -> Tensor:
+        """Every row becomes the mean row of its batch."""
+        self._check_length(v)
+        code, sizes = self.code.to(v.device), self._sizes.to(v.device)
+        sums = rows(v).new_zeros(len(sizes), rows(v).shape[1]).index_add_(0, code, rows(v))
+        return sums.div_(sizes[:, None])[code].view_as(v)
+
+    def _largest(self, v: Tensor) -> Tensor:
+        """The largest of the numbers (m,) in each batch."""
+        return v.new_zeros(len(self._sizes)).scatter_reduce_(0, self.code.to(v.device), v, "amax")
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Sorts the samples by batch."""
+        return torch.argsort(self.code, stable=True)
+
+    @cached_property
+    def _sizes(self) -> Tensor:
+        """The number of samples of each batch."""
+        return torch.bincount(self.code)
+
+    def _check_length(self, v: Tensor) -> None:
+        if len(self.code) != len(v):
+            raise ValueError(f"batch must have one id per sample ({len(v)}), got {len(self.code)}")
+
+
+def bound(cost: GroupCost | PerBatch, m: int, batch: Any = None, generator: Generator | None = None) -> Penalised:
+    """The cost of one group of m samples: `PerBatch` gets its batches; a bare cost gets what solvers ask for."""
+    if batch is not None:
+        batch = _checks.batch_codes(batch, m)
+    if not isinstance(cost, PerBatch):
+        return penalised(cost)
+    return cost.draw(m, generator) if batch is None else cost.bind(batch)

@@ -1,0 +1,82 @@
+"""A cost in units of the perturbation that is wanted, so that α means the same on any data and in any group."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor
+
+from gsat.costs.base import GroupCost, Penalised
+from gsat.costs.per_batch import PerBatch
+
+
+@dataclass(frozen=True)
+class Scaled(Penalised):
+    """A cost in units of s: c(Δ) = α·√m·g(Δ/s) + ridge·‖Δ/s‖²_F.
+
+    g grows with Δ and with the rows in another way than the square does; with s the size of the perturbation that is
+    wanted and √m in front of g, the same α means the same structure whatever the scale of the data and the group.
+    """
+
+    cost: Penalised
+    s: float
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        """That of the cost."""
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        """That of the cost, in units of s."""
+        return self.cost.ridge / self.s**2
+
+    @property
+    def rotates(self) -> bool:
+        """As the cost does."""
+        return self.cost.rotates
+
+    @property
+    def convex(self) -> bool:
+        """As the cost is."""
+        return self.cost.convex
+
+    @property
+    def equal_rows(self) -> bool:
+        """As the cost has."""
+        return self.cost.equal_rows
+
+    def measure(self, delta: Tensor) -> float | None:
+        """That of the cost: a count has no units."""
+        return self.cost.measure(delta)
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return self.cost.shrink(v, tau * math.sqrt(len(v)) / self.s)  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
+
+
+@dataclass(frozen=True)
+class ScaledBare:
+    """As `Scaled`, for a cost with `value` and `prox` alone: c(Δ/s)."""
+
+    cost: GroupCost
+    s: float
+
+    def value(self, delta: Tensor) -> Tensor:
+        """c(Δ/s)."""
+        return self.cost.value(delta / self.s)
+
+    def prox(self, v: Tensor, tau: float) -> Tensor:
+        """s·prox(V/s, tau/s²)."""
+        return self.s * self.cost.prox(v / self.s, tau / self.s**2)
+
+
+def scaled(cost: GroupCost | PerBatch, s: float) -> GroupCost | PerBatch:
+    """The cost in units of s; for `PerBatch`, that of each batch."""
+    if isinstance(cost, PerBatch):
+        return PerBatch(cast(GroupCost, scaled(cost.cost, s)), cost.n_random)
+    return Scaled(cost, s) if isinstance(cost, Penalised) else ScaledBare(cost, s)

@@ -1,0 +1,43 @@
+"""One shift of every sample: a batch effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gsat._arrays.norms import largest, rows
+from gsat.costs.base import Weighted, indicator
+
+
+@dataclass(frozen=True)
+class Universal(Weighted):
+    """One shift moves every sample: g(Δ) = 0 if all rows are equal, else +∞; shrink makes every row the mean row.
+
+    Parameters
+    ----------
+    alpha : float
+        The weight of g in the cost, 0 to 1.
+    """
+
+    @property
+    def rotates(self) -> bool:
+        """Equal rows stay equal."""
+        return True
+
+    @property
+    def convex(self) -> bool:
+        """The indicator of a subspace is convex."""
+        return True
+
+    @property
+    def equal_rows(self) -> bool:
+        """With α > 0."""
+        return self.alpha > 0
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        matrix = rows(delta)
+        return indicator(largest(matrix - matrix.mean(0)), largest(matrix), delta)
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return v.mean(0, keepdim=True).expand_as(v).contiguous()

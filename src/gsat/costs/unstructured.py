@@ -1,0 +1,33 @@
+"""Every sample on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gsat._arrays.norms import wide
+from gsat.costs.base import Penalised
+
+
+@dataclass(frozen=True)
+class Unstructured(Penalised):
+    """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness (WRM)."""
+
+    alpha: float = field(init=False, repr=False, default=0.0)
+
+    @property
+    def rotates(self) -> bool:
+        """Lengths stay as they are."""
+        return True
+
+    @property
+    def convex(self) -> bool:
+        """A square is convex."""
+        return True
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        return delta.new_zeros((), dtype=wide(delta))
+
+    def _shrink(self, v: Tensor, tau: float) -> Tensor:
+        return v.clone()

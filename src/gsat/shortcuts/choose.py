@@ -1,0 +1,85 @@
+"""Which path a problem takes: the samples as they are, or the row space of the model's first layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from gsat.models import layout
+from gsat.models.first_layer import first_layer
+from gsat.shortcuts.row_space import RowSpace
+
+
+class Path(Protocol):
+    """A group x in coordinates in which a perturbation is sought; lengths and angles are those of the features."""
+
+    @property
+    def x(self) -> Tensor:
+        """The group in these coordinates, (m, ...)."""
+
+    @property
+    def mask(self) -> Tensor | None:
+        """False for coordinates that must not move."""
+
+    def outputs(self, z: Tensor, part: slice = ...) -> Tensor:
+        """What the model returns for the samples of `part` whose coordinates are z."""
+
+    def project(self, v: Tensor) -> Tensor:
+        """The coordinates of a perturbation (m, *features), as far as the model can see it."""
+
+    def expand(self, delta: Tensor) -> Tensor:
+        """The perturbation (m, *features) with these coordinates."""
+
+    def moved(self, x: Tensor, delta: Tensor) -> Tensor:
+        """The group x (m, *features) moved by it, as a tensor of its own."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The samples as they are."""
+
+    model: nn.Module
+    x: Tensor
+    mask: Tensor | None
+
+    def outputs(self, z: Tensor, part: slice = slice(None)) -> Tensor:
+        """What the model returns for z."""
+        return layout.outputs(self.model, z)
+
+    def project(self, v: Tensor) -> Tensor:
+        """`v` itself."""
+        return v
+
+    def expand(self, delta: Tensor) -> Tensor:
+        """`delta` itself, in the shape of the group."""
+        return delta.view(len(delta), *self.x.shape[1:])
+
+    def moved(self, x: Tensor, delta: Tensor) -> Tensor:
+        """X + Δ."""
+        return x + self.expand(delta)
+
+
+def choose(model: nn.Module, x: Tensor, mask: Tensor | None = None, *, rotates: bool) -> Path:
+    """The path that a problem on the group x (m, *features) takes.
+
+    Parameters
+    ----------
+    model : nn.Module
+        In eval mode.
+    x : Tensor, (m, *features)
+        The group.
+    mask : boolean Tensor, (*features), optional
+        False where nothing may move.
+    rotates : bool
+        Whether neither the problem nor the search depends on the axes of feature space: the cost rotates, the solver is
+        axis-free, there are no bounds.
+
+    Returns
+    -------
+    Path
+        `RowSpace` where that is exact and smaller, else `Plain`.
+    """
+    layer = first_layer(model, x) if rotates else None
+    return Plain(model, x, mask) if layer is None else RowSpace.of(layer, x, mask)
