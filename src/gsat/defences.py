@@ -41,6 +41,14 @@ class Defence(ABC):
         """The last perturbation (m, *features), formed when it is asked for."""
         return self._compact if self._path is None or self._compact is None else self._path.expand(self._compact)
 
+    @delta.setter
+    def delta(self, value: Tensor | None) -> None:
+        self._compact, self._path = value, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: the perturbation itself, without the model that its path refers to."""
+        return {**vars(self), "_compact": self.delta, "_path": None}
+
     @property
     def mean_norm(self) -> float:
         """The mean ‖δ_i‖₂ of the last perturbation."""

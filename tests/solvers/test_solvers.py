@@ -270,9 +270,9 @@ def test_an_ascent_that_gains_no_more_ends(digits, cost):
 @pytest.mark.parametrize("cost", [gsat.GroupSparse(), gsat.LowRank()], ids=repr)
 def test_an_ascent_ends_where_a_step_gains_little_of_what_the_first_one_did(digits, cost, relax, tol):
     net, X, y = digits
-    oracle = Oracle(lambda z: cross_entropy(net(z), y[:100], reduction="none"), X[:100])
+    oracle = Oracle(lambda z: cross_entropy(net(z), y[:100], reduction="none"), X[:100], n_inner=60)
     solver = gsat.Proximal(relax=relax, tol=tol)
-    state = solver.init(oracle, cost, lam=0.5, n_inner=60)
+    state = solver.init(oracle, cost, lam=0.5)
     reached = [float(oracle.at_zero.double().sum())] + [state.here.objective] * (state.n_steps > 0)
     while not state.done and oracle.n_gradients < 60:
         before, state = state.here, solver.step(oracle, cost, state, lam=0.5)

@@ -57,7 +57,7 @@ class ADMM:
         if self.eta1 != "auto":
             _checks.number("eta1", self.eta1, above=0)
 
-    def init(self, oracle: Oracle, cost: Penalised, *, lam: float, n_inner: int) -> ADMMState:
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> ADMMState:
         """The first round, from δ = z = u = 0."""
         zero = torch.zeros_like(oracle.x)
         return self._round(cost, ADMMState(zero, zero, zero), start(oracle).gradient, 0.0, lam)

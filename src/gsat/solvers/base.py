@@ -92,8 +92,8 @@ class Solver(Protocol[S]):
     @property
     def axis_free(self) -> bool: ...
 
-    def init(self, oracle: Oracle, cost: Penalised, *, lam: float, n_inner: int) -> S:
-        """The state after the first gradient, at Δ = 0, or after the first few of at most n_inner."""
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> S:
+        """The state after the first gradient, at Δ = 0, or after the first few of them."""
 
     def step(self, oracle: Oracle, cost: Penalised, state: S, *, lam: float) -> S:
         """The state after one more gradient."""

@@ -72,21 +72,21 @@ def maximise(
     _checks.methods("cost must be", cost.cost if isinstance(cost, PerBatch) else cost, "value", "prox")
     with untouched(x):
         group_cost = bound(cost, len(x), batch, generator)
-        oracle = Oracle(loss, x, _checks.feature_mask(feature_mask, x), _checks.bounds(bounds, x))
-        return climb(oracle, group_cost, lam=lam, solver=chosen, n_inner=n_inner)
+        oracle = Oracle(loss, x, _checks.feature_mask(feature_mask, x), _checks.bounds(bounds, x), n_inner)
+        return climb(oracle, group_cost, lam=lam, solver=chosen)
 
 
-def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], n_inner: int) -> Solution:
+def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any]) -> Solution:
     """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers."""
-    state = solver.init(oracle, cost, lam=lam, n_inner=n_inner)
-    while not state.done and oracle.n_gradients < n_inner:
+    state = solver.init(oracle, cost, lam=lam)
+    while not state.done and oracle.n_gradients < oracle.n_inner:
         state = solver.step(oracle, cost, state, lam=lam)
     ending = solver.finish(cost, state, lam=lam)
     delta, objective = _best(oracle, cost, ending.answers, lam)
     if cost.ridge == 0 and not state.done and ending.travel > 1e-2 * float(norm(delta)):
         warnings.warn(
             "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
-            f"at n_inner = {n_inner} with steps of length {ending.travel:.3g}; take alpha < 1",
+            f"at n_inner = {oracle.n_inner} with steps of length {ending.travel:.3g}; take alpha < 1",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -35,7 +35,7 @@ class Linearised:
 
     axis_free: ClassVar[bool] = True
 
-    def init(self, oracle: Oracle, cost: Penalised, *, lam: float, n_inner: int) -> LinearisedState:
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> LinearisedState:
         """Linearise at Δ = 0."""
         zero = start(oracle)
         trial = cost.linear_maximum(zero.gradient, lam)

@@ -17,7 +17,8 @@ Loss = Callable[[Tensor], Tensor]
 class Oracle:
     """Δ -> per-sample losses (m,) and the gradient (m, *features) of their sum, zero where the mask is False.
 
-    With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure.
+    With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure. A solver may ask
+    for n_inner gradients.
     """
 
     def __init__(
@@ -26,9 +27,10 @@ class Oracle:
         x: Tensor,
         mask: Tensor | None = None,
         bounds: tuple[Tensor, Tensor] | None = None,
+        n_inner: int = 20,
     ) -> None:
         self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
-        self.n_gradients = 0
+        self.n_inner, self.n_gradients = n_inner, 0
         self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
         self._loss = loss
 

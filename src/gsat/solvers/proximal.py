@@ -29,9 +29,9 @@ class ProximalState:
     """The iterate, the length `eta` of the next step, and the `gain` S − S(0) of the first iterate above S(0)."""
 
     here: Point
+    zero: Point | None  # Δ = 0, to go back to; None once S has passed S(0)
     eta: float
     longest: float  # that eta may become
-    n_inner: int
     gain: float = 0.0
     n_steps: int = 0
     done: bool = False
@@ -66,31 +66,32 @@ class Proximal:
         _checks.number("tol", self.tol, least=0, below=1)
         _checks.number("sufficient", self.sufficient, least=0, most=1)
 
-    def init(self, oracle: Oracle, cost: Penalised, *, lam: float, n_inner: int) -> ProximalState:
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> ProximalState:
         """Where the relaxed start leads, or Δ = 0; without a quadratic term the first step has the size of the data."""
         zero = start(oracle)
         slope = float(norm(zero.gradient))
         eta = REACH / (lam * cost.ridge) if cost.ridge > 0 else (oracle.size or 1.0) / (slope or 1.0)
-        state = ProximalState(zero, eta, LONGEST * eta, n_inner)
+        state = ProximalState(zero, None, eta, LONGEST * eta)
         trial = None
         if cost.ridge > 0 and slope > 0:
-            trial = relaxed(oracle, cost, zero.gradient, lam=lam, n_inner=n_inner, relax=self.relax)
+            trial = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
         if trial is None:
             return state
         here = Point.at(trial, *oracle(trial), penalty=lam * float(cost.value(trial)))
         if not (here.is_finite and math.isfinite(here.objective)):
             return state
-        return replace(state, here=here, gain=max(0.0, here.objective - zero.objective), n_steps=1)
+        gain = max(0.0, here.objective - zero.objective)
+        return replace(state, here=here, zero=None if gain > 0 else zero, gain=gain, n_steps=1)
 
     def step(self, oracle: Oracle, cost: Penalised, state: ProximalState, *, lam: float) -> ProximalState:
         """Propose a trial, evaluate it, and accept or reject it."""
         here, eta, floor = state.here, state.eta, float(total(oracle.at_zero))
-        if here.objective < floor and oracle.n_gradients >= PATIENCE * state.n_inner:
-            return self._again(oracle, state)
+        if state.zero is not None and oracle.n_gradients >= PATIENCE * oracle.n_inner:
+            return _again(state)
         trial = _propose(cost, state, lam)
         move = _move(here, trial)
         if move.length <= torch.finfo(trial.dtype).eps * move.size < math.inf:  # nothing moves any more
-            return self._again(oracle, state) if here.objective < floor else replace(state, done=True)
+            return replace(state, done=True) if state.zero is None else _again(state)
         losses, gradient = oracle(trial)
         turn = _turn(here, trial, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
         penalty = lam * cost.value_at_prox(trial, eta * lam, gap=eta * move.ahead - move.across, square=move.size**2)
@@ -106,11 +107,13 @@ class Proximal:
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
             return replace(state, eta=max(shorter, eta / 1000))
         longer = min(GROWTH * eta, state.longest)
+        gain = state.gain or max(0.0, there.objective - floor)
         return replace(
             state,
             here=there,
+            zero=None if gain > 0 else state.zero,
             eta=min(square / turn, longer) if turn > 0 else longer,
-            gain=state.gain or max(0.0, there.objective - floor),
+            gain=gain,
             n_steps=state.n_steps + 1,
             done=self.tol > 0 and state.gain > 0 and there.objective - here.objective < self.tol * state.gain,
         )
@@ -123,10 +126,6 @@ class Proximal:
             return Ending([(trial, None)], residual, residual)
         return Ending([(state.here.delta, state.here.losses)], residual, residual)
 
-    def _again(self, oracle: Oracle, state: ProximalState) -> ProximalState:
-        """From Δ = 0, with the first step."""
-        return replace(state, here=start(oracle), eta=state.longest / LONGEST)
-
 
 class _Move(NamedTuple):
     """A step from Δ to U: ‖U − Δ‖, ‖U‖, and ⟨∇ℓ, U − Δ⟩, ⟨∇ℓ, U⟩, ⟨U − Δ, U⟩ with ∇ℓ the gradient at Δ."""
@@ -136,6 +135,11 @@ class _Move(NamedTuple):
     rise: float
     ahead: float
     across: float
+
+
+def _again(state: ProximalState) -> ProximalState:
+    """From Δ = 0, with the first step."""
+    return replace(state, here=state.zero or state.here, zero=None, eta=state.longest / LONGEST, n_steps=0)
 
 
 def _propose(cost: Penalised, state: ProximalState, lam: float) -> Tensor:

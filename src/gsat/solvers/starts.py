@@ -28,14 +28,12 @@ class _NotFiniteError(Exception):
     """A loss or a gradient on the way is not finite."""
 
 
-def relaxed(
-    oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, n_inner: int, relax: int
-) -> Tensor | None:
+def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, relax: int) -> Tensor | None:
     """A structured perturbation to begin with, or None where there is none to be had.
 
     gradient: (m, *features), at Δ = 0; relax: gradients that `blended` may take
     """
-    n, m = min(relax, n_inner // 4), len(gradient)
+    n, m = min(relax, oracle.n_inner // 4), len(gradient)
     if n == 0:
         return None
     matrix = rows(gradient)
@@ -44,7 +42,7 @@ def relaxed(
     even = matrix * (longest / torch.maximum(lengths, 1e-6 * longest))  # every row as long as the longest
     free = even.view_as(gradient) / (2 * lam * cost.ridge)
     try:
-        if cost.equal_rows and n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
+        if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
             return tournament(oracle, cost, free, lam)
         return blended(oracle, cost, free, lam, n)
     except _NotFiniteError:

@@ -8,10 +8,11 @@ from torch.nn.utils import parametrizations
 
 import gsat
 from gsat import attacks
-from gsat._arrays.norms import gram64
 from gsat.costs import scaled
 from gsat.models import seeded
-from gsat.shortcuts.row_space import Basis, row_space
+from gsat.models.first_layer import FirstLayer
+from gsat.shortcuts import choose
+from gsat.shortcuts.row_space import RowSpace
 from networks import Named, Opaque, Skip
 from strategies import normal
 
@@ -40,6 +41,11 @@ def group(dtype=torch.float64, shape=(D,)):
 
 def apart(found, expected):
     return float((found - expected).detach().norm() / expected.detach().norm())
+
+
+def reduced(model, x, mask=None):
+    """Whether a problem that does not depend on the axes is solved in the row space."""
+    return isinstance(choose(model, x, mask, rotates=True), RowSpace)
 
 
 COSTS = [
@@ -72,7 +78,7 @@ def test_a_standardisation_before_the_layer_is_folded_into_it(cost, n, options, 
     model, (x, y) = standardising(network(bias=bias), n, **options), group()
     found, plain = (gsat.Adversary(cost, lam=0.6, n_inner=15, feature_mask=mask) for _ in range(2))
     moved, expected = found(model, x, y), plain(Opaque(model), x, y)
-    assert found.compact.shape == (M, H)
+    assert reduced(model, x, mask)
     assert apart(moved - x, expected - x) <= 1e-6
     assert found.last.objective == pytest.approx(plain.last.objective, rel=1e-9)
     if mask is None:
@@ -81,10 +87,10 @@ def test_a_standardisation_before_the_layer_is_folded_into_it(cost, n, options, 
 
 
 def test_a_standardisation_by_the_batch_itself_is_not_folded():
-    assert row_space(standardising(network()), group()[0]) is not None
-    assert row_space(standardising(network(), track_running_stats=False), group()[0]) is None
-    assert row_space(standardising(network()).train(), group()[0]) is None
-    assert row_space(nn.Sequential(nn.BatchNorm1d(3).double(), *network()).eval(), group(shape=(3, 20))[0]) is None
+    assert reduced(standardising(network()), group()[0])
+    assert not reduced(standardising(network(), track_running_stats=False), group()[0])
+    assert not reduced(standardising(network()).train(), group()[0])
+    assert not reduced(nn.Sequential(nn.BatchNorm1d(3).double(), *network()).eval(), group(shape=(3, 20))[0])
 
 
 def test_training_with_a_standardisation_takes_the_same_path():
@@ -106,13 +112,15 @@ def test_the_adversary_finds_the_same(cost, solver, mask):
     model, (x, y) = network(), group()
     found, plain = (gsat.Adversary(cost, lam=0.6, solver=solver, n_inner=15, feature_mask=mask) for _ in range(2))
     moved, expected = found(model, x, y), plain(Opaque(model), x, y)
-    assert found.compact.shape == (M, H)
-    assert plain.compact.shape == (M, D)
+    path, solution = gsat.Adversary(cost, lam=0.6, solver=solver, n_inner=15, feature_mask=mask).solve(model, x, y)
+    assert solution.delta.shape == (M, H)
+    assert not reduced(Opaque(model), x, mask)
     assert expected.ne(x).any()
     assert apart(moved - x, expected - x) <= 1e-6
     assert found.last.objective == pytest.approx(plain.last.objective, rel=1e-9)
     assert found.last.n_gradients == plain.last.n_gradients
-    assert apart(found.compact @ found.compact.T, found.last.delta @ found.last.delta.T) <= 1e-6
+    assert apart(path.expand(solution.delta), moved - x) <= 1e-6
+    assert apart(solution.delta @ solution.delta.T, found.last.delta @ found.last.delta.T) <= 1e-6
     if mask is not None:
         assert (moved - x)[:, ~mask].abs().max() == 0
 
@@ -145,7 +153,7 @@ def test_attacks_find_the_same(attack, mask, monkeypatch):
     attack = replace(attack, feature_mask=mask)
     expected = attack(Opaque(model).eval(), x, y)
     assert apart(attack(model, x, y), expected) <= 1e-6
-    monkeypatch.setattr("gsat.flat.AT_ONCE", 10)
+    monkeypatch.setattr("gsat.attacks.flat.AT_ONCE", 10)
     assert apart(attack(model, x, y), expected) <= 1e-6
 
 
@@ -166,18 +174,20 @@ def test_shapes_in_which_the_layer_is_found(bias):
     model = network(bias=bias)
     nested = nn.Sequential(nn.Identity(), nn.Dropout(0.5), nn.Sequential(model[:2]), model[2:]).eval()
     for known, x in ((model, group(shape=(3, 20))[0]), (model[1:], group()[0]), (nested, group()[0])):
-        seen = row_space(known, x)
+        seen = choose(known, x, rotates=True)
         assert seen.x.shape == (M, H)
         assert apart(seen.outputs(seen.x), known(x)) <= 1e-9
         step = torch.randn(M, H, dtype=x.dtype)
-        assert apart(seen.outputs(seen.x + step), known(x + seen.basis.expand(step).view_as(x))) <= 1e-9
+        assert apart(seen.outputs(seen.x + step), known(x + seen.expand(step))) <= 1e-9
+        assert apart(seen.moved(x, step), x + seen.expand(step)) <= 1e-12
+        assert apart(seen.project(seen.expand(step)), step) <= 1e-9
 
 
 def test_a_model_may_name_its_layer():
     model, (x, y) = Named(network()).eval(), group(shape=(5, 12))
     found, plain = (gsat.Adversary(gsat.LowRank(0.2), lam=0.6) for _ in range(2))
     assert apart(found(model, x, y) - x, plain(Opaque(model), x, y) - x) <= 1e-6
-    assert found.compact.shape == (M, H)
+    assert reduced(model, x)
     assert "forward" not in vars(model.first_linear)
 
     def broken(outputs, labels):
@@ -243,7 +253,7 @@ NOT_REDUCED = {
 @pytest.mark.parametrize("case", NOT_REDUCED)
 def test_models_that_take_the_plain_path(case):
     model, shape = NOT_REDUCED[case]
-    assert row_space(model.double().eval(), group(shape=shape)[0]) is None
+    assert not reduced(model.double().eval(), group(shape=shape)[0])
 
 
 def test_the_skip_connection_counts():
@@ -283,8 +293,7 @@ def test_uses_that_take_the_plain_path(use, monkeypatch):
     def never(*args):
         raise AssertionError("the short-cut was taken")
 
-    monkeypatch.setattr("gsat.adversary.row_space", never)
-    monkeypatch.setattr("gsat.attacks.base.row_space", never)
+    monkeypatch.setattr("gsat.shortcuts.paths.first_layer", never)
     use(network(), *group())
     with pytest.raises(AssertionError, match="the short-cut was taken"):
         attacks.PGD(1, steps=3)(network(), *group())
@@ -301,34 +310,26 @@ def test_the_basis_of_difficult_weights(kind, dtype):
     elif kind == "zero":
         weight *= 0
     weight = weight.to(dtype)
-    basis, tolerance = Basis.of(weight), 1e-5 if dtype == torch.float32 else 1e-12
-    assert (basis.q is None) == (kind == "good" and dtype == torch.float32)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    space = RowSpace.of(FirstLayer(weight, None, nn.Identity()), torch.zeros(M, D, dtype=dtype))
     c = torch.randn(M, H, generator=torch.Generator().manual_seed(6), dtype=torch.float64).to(dtype)
-    delta = basis.expand(c)
+    delta = space.expand(c)
     assert torch.allclose(delta @ delta.T, c @ c.T, atol=tolerance * H)
-    assert torch.allclose(basis.project(delta), c, atol=10 * tolerance)
-    assert torch.allclose(delta @ weight.T, c @ basis.factor.to(dtype), atol=10 * tolerance)
+    assert torch.allclose(space.project(delta), c, atol=10 * tolerance)
+    assert torch.allclose(delta @ weight.T, space.outputs(c), atol=10 * tolerance)
 
 
-@pytest.mark.parametrize(("tilt", "precision", "sums"), [
-    (1, "highest", []), (1, "high", ["float64"]), (0.05, "highest", ["float64"]), (1e-4, "highest", ["float64"]),
-])  # fmt: skip
-def test_sums_of_weights_are_as_precise_as_they_must_be(tilt, precision, sums, monkeypatch):
-    def summed(weight):
-        used.append("float64")
-        return gram64(weight)
-
-    used = []
-    monkeypatch.setattr("gsat.shortcuts.row_space.gram64", summed)
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("tilt", [1, 0.05, 1e-4])
+def test_nearly_parallel_weights_lose_no_digits(tilt, precision, monkeypatch):
     monkeypatch.setattr("torch.get_float32_matmul_precision", lambda: precision)
     weight = torch.randn(40, 5000, generator=torch.Generator().manual_seed(5)) / 5000**0.5
     weight[1] = weight[0] + tilt * weight[1]
-    basis = Basis.of(weight)
-    assert used == sums
+    space = RowSpace.of(FirstLayer(weight, None, nn.Identity()), torch.zeros(30, 5000))
     c = torch.randn(30, 40, generator=torch.Generator().manual_seed(6))
-    delta = basis.expand(c).double()
+    delta = space.expand(c).double()
     assert apart(delta @ delta.T, c.double() @ c.double().T) <= 1e-5
-    assert apart(delta @ weight.T.double(), c.double() @ basis.factor.double()) <= 1e-5
+    assert apart(delta @ weight.T.double(), space.outputs(c).double()) <= 1e-5
 
 
 def test_training_takes_the_same_path():
@@ -355,9 +356,30 @@ def test_training_takes_the_same_path():
 def test_a_forward_of_ones_own_is_left_as_it_is():
     model, (x, y) = patched(1), group()
     expected = model(x)
-    outputs = gsat.defences.GSAT(gsat.LowRank(0.2)).outputs(model, x, y)
-    assert outputs.shape == expected.shape
+    gsat.defences.GSAT(gsat.LowRank(0.2))(model, x, y)
     assert torch.equal(model(x), expected)
+
+
+class NamedSkip(Named):
+    """It names its first layer, but the input goes round it."""
+
+    def forward(self, x):
+        return super().forward(x) + x.flatten(1)[:, -K:]
+
+
+class Reshaped(Named):
+    """It can take no other input than its own."""
+
+    def forward(self, x):
+        return super().forward(x.reshape(-1, D))
+
+
+def test_a_named_layer_that_is_not_all_the_model_sees():
+    x, y = group()
+    assert not reduced(Reshaped(network()).eval(), x)
+    model = NamedSkip(network()).eval()
+    with pytest.raises(ValueError, match="through which alone it uses it; NamedSkip gives it something else"):
+        gsat.Adversary(gsat.LowRank(0.2), lam=0.6)(model, x, y)
 
 
 def test_a_layer_that_is_named_must_get_the_input():
@@ -375,5 +397,5 @@ def test_a_layer_that_is_named_must_get_the_input():
 def test_autocast_takes_the_plain_path():
     model, x = network(torch.float32), group(torch.float32)[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert row_space(model, x) is None
-    assert row_space(model, x) is not None
+        assert not reduced(model, x)
+    assert reduced(model, x)
