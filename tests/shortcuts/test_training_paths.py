@@ -61,8 +61,8 @@ def test_training_is_as_on_the_plain_path(name):
 
 
 def test_what_a_model_does_to_its_input_in_training_is_done():
-    for before, after in (([nn.Dropout(0.5)], []), ([], [nn.BatchNorm1d(H), nn.Dropout(0.3)])):
-        plain, model = network(before=before, after=after), network(before=before, after=after)
+    for before, after in (((nn.Dropout(0.5),), ()), ((), (nn.BatchNorm1d(H), nn.Dropout(0.3)))):
+        plain, model = (network(before=deepcopy(before), after=deepcopy(after)) for _ in range(2))
         for trainee in (Opaque(plain), model):
             with seeded(4):
                 trained(trainee, DEFENCES["low-rank"]())

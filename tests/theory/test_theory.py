@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gsat
-from gsat.solvers.base import linearised_maximum
 from gsat.solvers.oracle import Oracle
 from strategies import normal
 
@@ -87,7 +86,7 @@ def test_admm_converges_with_the_corrected_step_and_not_with_the_printed_one(cos
 def largest(weight, x, y, cost, lam):
     """F(w) for the loss −y·⟨w, x⟩, which is straight in x: the inner maximum has a closed form."""
     slope = -y[:, None] * weight
-    delta = linearised_maximum(cost, slope.detach(), lam)
+    delta = cost.linear_maximum(slope.detach(), lam)
     return ((-y * (x @ weight)).sum() + (slope * delta).sum() - lam * cost.value(delta)) / len(x)
 
 
