@@ -11,7 +11,8 @@ import argparse
 import torch
 from torch import nn
 
-from gsat.models.build import ResponseNorm, build
+from gsat.models import build
+from gsat.models.networks import ResponseNorm
 from problems import alexnet, input_gradients
 from timing import alternate
 

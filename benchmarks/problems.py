@@ -148,7 +148,7 @@ class Iteration:
 
     def __call__(self) -> None:
         step = self.run.step(record=True, folder=None)
-        last = self.run.defence.adversary.last if isinstance(self.run.defence, GSAT) else None
+        last = self.run.defence.solution if isinstance(self.run.defence, GSAT) else None
         self.gradients += [last.n_gradients] if last else []
         self.measures += [step.measure] if step and step.measure is not None else []
 

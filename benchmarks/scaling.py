@@ -42,7 +42,7 @@ def arrays(job: Iteration, problem: Problem) -> float:
     run.optimizer.zero_grad()
     run.defence.delta = None
     if isinstance(run.defence, gsat.defences.GSAT):
-        run.defence.adversary.last = run.defence.adversary.form = None
+        run.defence.solution = None
     one = problem.m * problem.X[0].numel() * problem.X.element_size()
     return peak_bytes(job) / one - 1
 

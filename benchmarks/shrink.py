@@ -1,7 +1,4 @@
-"""Time of the nuclear shrink at 200 x 20,531: ours, through a full SVD, and one gradient of a 100-unit ELU net.
-
-Then with the subspace of the last matrix as a start, at ranks that are small, and at the sizes that training has.
-"""
+"""Time of the nuclear shrink at 200 x 20,531: ours, through a full SVD, and one gradient of a 100-unit ELU net."""
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -41,30 +38,6 @@ def main() -> None:
         error = float((cost.shrink(v, tau) - exact).norm() / exact.norm())
         ratios = (f"{times.ratio('svd', 'ours').median:.1f}", f"{times.ratio('ours', 'gradient').median:.2f}")
         cells = (f"{tau:g}", *(f"{v:.1f}" for v in (ours, svd, grad)), *ratios, f"{error:.1e}")
-        print("  ".join(f"{text:>13}" for text in cells))
-    remembered()
-
-
-def remembered() -> None:
-    """Nine directions that turn a little from one matrix to the next, above a tail that is a tenth of tau."""
-    print("\nshrink to rank 9 from the last subspace, against none remembered")
-    print("  ".join(f"{head:>13}" for head in ("shape", "warm ms", "cold ms", "warm/cold", "difference")))
-    for m, d in ((200, 100), (200, 784), (200, 3_072), (200, 20_531)):
-        sigma = torch.cat([torch.linspace(5, 3, 9), torch.full((91,), 0.1)])
-        left, right = torch.linalg.qr(torch.randn(m, 100)).Q, torch.linalg.qr(torch.randn(d, 100)).Q
-        turned = torch.linalg.qr(left + 0.01 * torch.randn(m, 100)).Q
-        first, second = (frame * sigma @ right.T for frame in (left, turned))
-        cold, warm = LowRank(), LowRank().remembering()
-
-        def shrinks(cost: LowRank) -> None:
-            for v in (first, second) * 5:  # noqa: B023
-                cost.shrink(v, 1.0)
-
-        jobs = {"warm": lambda: shrinks(warm), "cold": lambda: shrinks(cold)}  # noqa: B023
-        times = alternate(jobs, ROUNDS)
-        difference = float((warm.shrink(second, 1.0) - cold.shrink(second, 1.0)).norm() / second.norm())
-        ratio = times.ratio("warm", "cold").median
-        cells = (f"{m} x {d}", *(f"{100 * times.median(k):.2f}" for k in jobs), f"{ratio:.2f}", f"{difference:.0e}")
         print("  ".join(f"{text:>13}" for text in cells))
 
 

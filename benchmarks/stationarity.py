@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import gsat
+from gsat.solvers.admm import ADMMState
 from gsat.solvers.oracle import Oracle
 
 M, D = 24, 5
@@ -58,7 +59,7 @@ def descend(
     x, y = problem()
     model = Linear(torch.full((D,), -0.4, dtype=torch.float64))
     solver = gsat.ADMM(rho=rho, eta1=steps.eta1)
-    state = solver.init(x, n_outer)
+    state = ADMMState(*(torch.zeros_like(x) for _ in range(3)))
     marks, values, reach = np.unique(np.geomspace(1, n_outer, 80).round()).astype(int), [], [0.0, 0.0]
     wanted = set(marks.tolist())
     for t in range(1, n_outer + 1):

@@ -123,7 +123,7 @@ class GSAT(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The group moved to where the loss less λ·c(Δ) is largest."""
-        self._path = self._compact = None  # they may be as large as the group: let them go first
+        self._path = self._compact = self.solution = None  # they may be as large as the group: let them go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
         self._path, self.solution = self.adversary.solve(model, x, y, batch)
         self._compact = self.solution.delta

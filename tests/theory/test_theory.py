@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gsat
+from gsat.solvers.admm import ADMMState
 from gsat.solvers.oracle import Oracle
 from strategies import normal
 
@@ -245,7 +246,7 @@ def test_a_step_of_the_benchmark_is_one_of_admm(benchmark):
     x, y = benchmark.problem()
     model = benchmark.Linear(torch.full((benchmark.D,), 0.5, dtype=torch.float64)).requires_grad_(False)
     solver, cost = gsat.ADMM(rho=0.3, eta1=0.2), gsat.LowRank(0.1)
-    state = solver.init(x, 9)
+    state = ADMMState(*(torch.zeros_like(x) for _ in range(3)))
     for _ in range(3):
         state = solver.step(Oracle(lambda z: benchmark.smooth_loss(model(z), y), x), cost, state, lam=1.5)
     whole = gsat.maximise(lambda z: benchmark.smooth_loss(model(z), y), x, cost, lam=1.5, solver=solver, n_inner=3)

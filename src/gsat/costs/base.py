@@ -84,7 +84,8 @@ class Penalised(ABC):
         _checks.group("v", v)
         tau = _checks.number("tau", tau, least=0)
         scale = 1 + 2 * tau * self.ridge
-        return self.shrink(v / scale, tau * self.alpha / scale)
+        v = v / scale  # the same name: what was made for this call alone is let go
+        return self.shrink(v, tau * self.alpha / scale)
 
     def value_at_prox(self, u: Tensor, tau: float, *, gap: float, square: float) -> float:
         """c(U) at U = prox(V, tau) from gap = ⟨V − U, U⟩ and square = ‖U‖²_F, without a second evaluation of g.

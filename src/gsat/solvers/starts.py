@@ -36,15 +36,10 @@ def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, re
     n, m = min(relax, oracle.n_inner // 4), len(gradient)
     if n == 0:
         return None
-    matrix = rows(gradient)
-    lengths = norm(matrix, dim=1, keepdim=True).to(gradient.dtype)
-    longest = lengths.amax()
-    even = matrix * (longest / torch.maximum(lengths, 1e-6 * longest))  # every row as long as the longest
-    free = even.view_as(gradient) / (2 * lam * cost.ridge)
     try:
         if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
-            return tournament(oracle, cost, free, lam)
-        return blended(oracle, cost, free, lam, n)
+            return tournament(oracle, cost, _free(cost, gradient, lam), lam)
+        return blended(oracle, cost, _free(cost, gradient, lam), lam, n)
     except _NotFiniteError:
         return None
 
@@ -52,12 +47,7 @@ def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, re
 def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> Tensor:
     """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1."""
     for phase in range(1, n + 1):
-        gradient = _seen(oracle, trial)[1]
-        structured = cost.linear_maximum(gradient, lam)
-        if phase == n:
-            return structured
-        free = gradient / (2 * lam * cost.ridge)
-        trial = torch.lerp(free, structured, phase / n, out=free)
+        trial = _blend(cost, _seen(oracle, trial)[1], lam, phase / n)
     return trial
 
 
@@ -83,6 +73,20 @@ def tournament(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float) -> Te
     for _ in range(3):
         trial = torch.lerp(trial, _climbed(cost, finalists, _seen(oracle, trial)[1], lam), STRIDE)
     return _winner(oracle, cost, trial[:finalists], lam)
+
+
+def _free(cost: Penalised, gradient: Tensor, lam: float) -> Tensor:
+    """The linearised maximum without a structure, G/(2λ·ridge), every row as long as the longest."""
+    lengths = norm(rows(gradient), dim=1, keepdim=True).to(gradient.dtype)
+    longest = lengths.amax()
+    stretch = longest / torch.maximum(lengths, 1e-6 * longest)  # (m, 1)
+    return (rows(gradient) * (stretch / (2 * lam * cost.ridge))).view_as(gradient)
+
+
+def _blend(cost: Penalised, gradient: Tensor, lam: float, share: float) -> Tensor:
+    """The linearised maximum, with this share of it structured."""
+    structured = cost.linear_maximum(gradient, lam)
+    return structured if share == 1 else (gradient / (2 * lam * cost.ridge)).lerp_(structured, share)
 
 
 def _seen(oracle: Oracle, trial: Tensor) -> tuple[Tensor, Tensor]:
