@@ -112,6 +112,36 @@ class Weighted(Penalised):
         object.__setattr__(self, "alpha", _checks.number("alpha", self.alpha, least=0, most=1))
 
 
+class Wrapping(Penalised):
+    """A cost made of another one, which it is like unless it says otherwise."""
+
+    cost: Penalised
+
+    @property
+    def alpha(self) -> float:  # type: ignore[override]
+        """That of the cost inside."""
+        return self.cost.alpha
+
+    @property
+    def ridge(self) -> float:
+        """That of the cost inside."""
+        return self.cost.ridge
+
+    @property
+    def rotates(self) -> bool:
+        """As the cost inside does."""
+        return self.cost.rotates
+
+    @property
+    def convex(self) -> bool:
+        """As the cost inside is."""
+        return self.cost.convex
+
+    def measure(self, delta: Tensor) -> float | None:
+        """That of the cost inside, of the whole group."""
+        return self.cost.measure(delta)
+
+
 @dataclass(frozen=True)
 class Bare(Penalised):
     """A cost of one's own with `value` and `prox` alone: taken as g itself, with α = 1 and no quadratic term."""

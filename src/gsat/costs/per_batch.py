@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._arrays.norms import largest, rows
-from gsat.costs.base import GroupCost, Penalised, indicator, penalised
+from gsat.costs.base import GroupCost, Penalised, Wrapping, indicator, penalised
 
 
 @dataclass(frozen=True)
@@ -53,35 +53,11 @@ class PerBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundPerBatch(Penalised):
-    """Σ_b c(Δ_b) for one group; code: (m,), the number 0, 1, ... of each sample's batch."""
+class BoundPerBatch(Wrapping):
+    """Σ_b c(Δ_b) for one group; code: (m,), the number 0, 1, ... of each sample's batch. Squares add up."""
 
     cost: Penalised
     code: Tensor
-
-    @property
-    def alpha(self) -> float:  # type: ignore[override]
-        """That of the cost of one batch."""
-        return self.cost.alpha
-
-    @property
-    def ridge(self) -> float:
-        """That of the cost of one batch: squares of batches add up to that of the group."""
-        return self.cost.ridge
-
-    @property
-    def rotates(self) -> bool:
-        """As the cost of one batch does."""
-        return self.cost.rotates
-
-    @property
-    def convex(self) -> bool:
-        """As the cost of one batch is."""
-        return self.cost.convex
-
-    def measure(self, delta: Tensor) -> float | None:
-        """That of the whole group."""
-        return self.cost.measure(delta)
 
     def value_at_prox(self, u: Tensor, tau: float, *, gap: float, square: float) -> float:
         """As for one batch, whose inner products add up; of a bare cost, which has no quadratic term, the value."""

@@ -8,12 +8,12 @@ from typing import cast
 
 from torch import Tensor
 
-from gsat.costs.base import GroupCost, Penalised
+from gsat.costs.base import GroupCost, Penalised, Wrapping
 from gsat.costs.per_batch import PerBatch
 
 
 @dataclass(frozen=True)
-class Scaled(Penalised):
+class Scaled(Wrapping):
     """A cost in units of s: c(Δ) = α·√m·g(Δ/s) + ridge·‖Δ/s‖²_F.
 
     g grows with Δ and with the rows in another way than the square does; with s the size of the perturbation that is
@@ -24,33 +24,14 @@ class Scaled(Penalised):
     s: float
 
     @property
-    def alpha(self) -> float:  # type: ignore[override]
-        """That of the cost."""
-        return self.cost.alpha
-
-    @property
     def ridge(self) -> float:
         """That of the cost, in units of s."""
         return self.cost.ridge / self.s**2
 
     @property
-    def rotates(self) -> bool:
-        """As the cost does."""
-        return self.cost.rotates
-
-    @property
-    def convex(self) -> bool:
-        """As the cost is."""
-        return self.cost.convex
-
-    @property
     def equal_rows(self) -> bool:
         """As the cost has."""
         return self.cost.equal_rows
-
-    def measure(self, delta: Tensor) -> float | None:
-        """That of the cost: a count has no units."""
-        return self.cost.measure(delta)
 
     def _structure(self, delta: Tensor) -> Tensor:
         return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)

@@ -1,0 +1,182 @@
+"""Group optimal transport between discrete distributions, by linear programs over whole groups.
+
+P has the atoms x (n_x, *features) with weights p, Q the atoms z (n_z, *features) with weights q. A group of m samples
+drawn independently from P is moved to a group whose every sample has the law Q, however they depend on each other:
+
+    W(P, Q) = inf E[c(Z^m − X^m)]/m     over the couplings of P^m with a law on z^m whose m marginals are all Q
+
+There are n_x^m·n_z^m pairs of groups: this is for checking theory on small problems, not for data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array, hstack, vstack
+
+from gsat import _checks
+from gsat.costs import GroupCost
+from gsat.transport.programs import (
+    Array,
+    Problem,
+    all_groups,
+    atoms_of,
+    ones,
+    per_atom,
+    solve,
+    unit_of,
+    up_to_order,
+    weights_of,
+)
+
+
+@dataclass(frozen=True)
+class _Value:
+    value: float
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Transport(_Value):
+    """The cost W(P, Q), and what attains it: the `plan` of the primal or the `potential` of the dual.
+
+    `plan` is sparse, (n_x^m, n_z^m): the probability of moving one group to the other. Groups are numbered as
+    `itertools.product(range(n), repeat=m)` lists them. `potential` is D at the atoms z, with D(z[0]) = 0. Where no plan
+    has a finite cost the value is inf and both are None.
+    """
+
+    plan: Any = None
+    potential: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Transform(_Value):
+    """A c_m-transform and the group that attains it: sample i goes to z[index[i]] (None where the value is -inf)."""
+
+    index: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class WorstRisk(_Value):
+    """The largest risk and the weights q of a law Q that attains it (None where the value is -inf)."""
+
+    q: Array | None
+
+
+def primal(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
+    """W(P, Q) from its definition: the cheapest plan, with a constraint for each of the m marginals."""
+    problem = Problem.of(x, z, cost, m)
+    weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
+    table = problem.table(cost)
+    scale, pairs = unit_of(table), np.nonzero(np.isfinite(table))
+    laws = np.append(weights, np.tile(q, m))
+    found = solve(table[pairs] / (m * scale), A_eq=problem.constraints(pairs), b_eq=laws, bounds=(0, None))
+    if found is None:
+        return Transport(math.inf)
+    plan = csr_array(coo_array((found.x, pairs), shape=table.shape))
+    plan.eliminate_zeros()
+    return Transport(max(0.0, found.fun * scale), plan=plan)
+
+
+def dual(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
+    """W(P, Q) by Theorem 1, with a single potential D: max_D E_Q[D] − E_{P^m}[D^{c_m}].
+
+    D^{c_m}(x^m) = max over z^m of (1/m)[Σ_i D(z_i) − c(z^m − x^m)] is the same for every order of x^m, so only ordered
+    groups of x are kept; Σ_i D(z_i) is the same for every order of z^m, so only the cheapest one is.
+    """
+    problem = Problem.of(x, z, cost, m)
+    weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
+    table = problem.table(cost)
+    problem.require_invariance(table)
+
+    first, number = up_to_order(problem.n_x, m)
+    weights = np.bincount(number, weights)
+    first_z, number_z = up_to_order(problem.n_z, m)
+    cheapest = np.full((len(first), len(first_z)), math.inf)
+    np.minimum.at(cheapest.T, number_z, table[first].T)
+
+    scale, (source, target) = unit_of(cheapest), np.nonzero(np.isfinite(cheapest))
+    members = all_groups(problem.n_z, m)[first_z[target]]
+    mean_potential = sum(ones(members[:, i], problem.n_z) for i in range(m)).T / m
+    found = solve(  # the variables are D and, for each group of x, what D^{c_m} is at least
+        np.concatenate([-q, weights]),
+        A_ub=hstack([mean_potential, -ones(source, len(first)).T]),
+        b_ub=cheapest[source, target] / (m * scale),
+        bounds=[(0, 0), *[(None, None)] * (problem.n_z - 1 + len(first))],
+    )
+    if found is None:
+        return Transport(math.inf)
+    return Transport(max(0.0, -found.fun * scale), potential=found.x[: problem.n_z] * scale)
+
+
+def c_transform(loss_z: Any, x_group: Any, z: Any, cost: GroupCost, lam: float) -> Transform:
+    """The largest value over groups z^m of (1/m)[Σ_i loss_z[z_i] − lam·c(z^m − x_group)], by trying all n_z^m of them.
+
+    `loss_z` (n_z,) is the loss at each atom of z, `x_group` is (m, *features). Among equals the first group counts.
+    """
+    x_group = atoms_of("x_group", x_group)
+    m, lam = len(x_group), _checks.number("lam", lam, above=0)
+    problem = Problem.of(x_group, z, cost, m, group=True)
+    losses, targets = per_atom("loss_z", loss_z, problem.n_z), all_groups(problem.n_z, m)
+    values = (losses[targets].sum(1) - lam * problem.evaluate(cost, np.arange(m)[None], targets)[0]) / m
+    best = int(values.argmax())
+    return Transform(float(values[best]), targets[best] if np.isfinite(values[best]) else None)
+
+
+def worst_risk(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, lam: float) -> WorstRisk:
+    """max_Q E_Q[ℓ] − lam·W(P, Q) over the laws Q on the atoms z: one linear program over Q and the plan.
+
+    This is the left side of Theorem 2, from its definition. The right side is the mean of `c_transform` over the groups
+    of P^m; for a cost that depends on the order of the samples it may be larger.
+    """
+    lam = _checks.number("lam", lam, above=0)
+    return _largest_risk(loss_z, p, Problem.of(x, z, cost, m), cost, lam=lam)
+
+
+def worst_risk_within(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, radius: float) -> WorstRisk:
+    """The largest E_Q[ℓ] over the laws Q on the atoms z with W(P, Q) ≤ radius: one linear program over Q and the plan.
+
+    By the duality of linear programs it is the least lam·radius + max_Q {E_Q[ℓ] − lam·W(P, Q)} over lam > 0, the bound
+    that `gsat.certify` computes for a model. The value is -inf where no Q is that near.
+    """
+    radius = _checks.number("radius", radius, least=0)
+    return _largest_risk(loss_z, p, Problem.of(x, z, cost, m), cost, radius=radius)
+
+
+def _largest_risk(
+    loss_z: Any, p: Any, problem: Problem, cost: GroupCost, *, lam: float = 0.0, radius: float = math.inf
+) -> WorstRisk:
+    """The largest E_Q[ℓ] − lam·W over plans that cost at most `radius` and have m equal marginals Q on z."""
+    m, n_z = problem.m, problem.n_z
+    weights, losses = problem.group_weights(p), per_atom("loss_z", loss_z, n_z)
+    table = problem.table(cost)
+    unit, pairs = unit_of(table), np.nonzero(np.isfinite(table))
+    paid = table[pairs] / (m * unit)
+    minus_q = vstack([coo_array((len(weights), n_z)), *[-coo_array(np.eye(n_z))] * m])
+    gain = np.concatenate([-lam * unit * paid, losses])
+    scale = unit_of(np.abs(gain))
+    program = {
+        "A_eq": hstack([problem.constraints(pairs), minus_q]),
+        "b_eq": np.append(weights, np.zeros(m * n_z)),
+        "bounds": (0, None),
+    }
+    if radius < math.inf:
+        program |= {"A_ub": coo_array(np.append(paid, np.zeros(n_z))[None]), "b_ub": [radius / unit]}
+    found = solve(-gain / scale, **program)
+    if found is None:
+        return WorstRisk(-math.inf, None)
+    return WorstRisk(-found.fun * scale, found.x[len(paid) :].clip(min=0))
+
+
+def check_permutation_invariance(cost: GroupCost, x: Any, z: Any, m: int) -> None:
+    """Raise a ValueError unless c(z^m − x^m) is the same for every order of the m pairs, for all groups of the atoms.
+
+    Theorems 1 and 2 hold for such costs only. Neighbours changing places make up every permutation, so these are tried.
+    """
+    problem = Problem.of(x, z, cost, m)
+    problem.require_invariance(problem.table(cost))
