@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gsat.cli.app import app, fail, user_errors
-from gsat.cli.options import AsJson, DataDir
+from gsat.cli import options
+from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
     ] = None,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Replace results of another scale.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
     from gsat.experiments.paper import EXPERIMENTS, PAPER
@@ -54,9 +54,7 @@ def reproduce(
         scale = "quick"
     if scale not in SCALES:
         fail(f"--scale must be one of {', '.join(name for name in SCALES if name != 'quick')}, got {scale!r}")
-    for option, number in (("--seeds", seeds), ("--jobs", jobs)):
-        if number is not None and number < 1:
-            fail(f"{option} must be >= 1, got {number}")
+    at_least_one(seeds=seeds, jobs=jobs)
     chosen = _chosen(names or [], EXPERIMENTS, list(PAPER))
     order = Order(chosen or list(EXPERIMENTS.values()), SCALES[scale], seeds, out)
     if not chosen:

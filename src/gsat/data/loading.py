@@ -4,51 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsat.data.catalogue import DIGITS, KNOWN
-from gsat.data.fetching.fetch import obtain
+from gsat.data.fetching import obtain
 from gsat.data.fetching.sources import RECIPES
 from gsat.data.files import cache_dir, data_folder, find
-from gsat.data.readers.matrices import read_npz, read_parquet, read_text
-from gsat.data.readers.plink import read_plink
+from gsat.data.lazy import options_of
+from gsat.data.readers import READERS
 from gsat.data.rules import existing
-from gsat.data.sets import hapmap, studies
-from gsat.data.sets import tcga as cohorts
-from gsat.data.sets.bundled import digits
-from gsat.data.sets.expression import read_h5ad
-from gsat.data.sets.images import cifar10, mnist
-from gsat.data.sets.uci import tcga_uci
-from gsat.data.table import Table
+from gsat.data.sets import BUNDLED, FROM_FILES
 
-BUNDLED = {"digits": digits}
-FROM_FILES: dict[str, Callable[..., Table]] = {  # name: function(folder, *, options), where the options have defaults
-    "mnist": mnist,
-    "cifar10": cifar10,
-    "hapmap": hapmap.hapmap,
-    "hapmap-1kg": hapmap.hapmap_1kg,
-    "tcga": cohorts.tcga,
-    "tcga-11types": cohorts.tcga_11types,
-    "tcga-tumour-normal": cohorts.tcga_tumour_normal,
-    "tcga-uci": tcga_uci,
-    "tcga-luad-coadread": cohorts.tcga_luad_coadread,
-    "tcga-luad": cohorts.tcga_luad,
-    "tcga-coadread": cohorts.tcga_coadread,
-    "sc-mixology": studies.sc_mixology,
-    "stemcells": studies.stemcells,
-    "bladderbatch": studies.bladderbatch,
-}
-READERS: dict[str, tuple[Callable[..., Table], tuple[str, ...]]] = {  # and the options each takes
-    ".h5ad": (read_h5ad, ("label", "batch", "ids", "layer")),
-    ".bed": (read_plink, ("label", "batch", "pheno", "missing", "one_hot")),
-    ".csv": (read_text, ("label", "batch", "ids")),
-    ".tsv": (read_text, ("label", "batch", "ids")),
-    ".parquet": (read_parquet, ("label", "batch", "ids")),
-    ".npz": (read_npz, ("label", "batch", "ids")),
-}
+if TYPE_CHECKING:
+    from gsat.data.table import Table
 
 
 def names() -> tuple[str, ...]:
@@ -85,7 +54,7 @@ def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = Fal
     if (found := find(name, data_dir)) is not None:
         return found
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
-    return obtain(name, folder, FROM_FILES[name], progress=progress)
+    return Path(obtain(name, folder, FROM_FILES[name], progress=progress))
 
 
 def load(
@@ -125,7 +94,8 @@ def load(
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
         raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}")
-    reader, takes = READERS[ending]
+    reader = READERS[ending]
+    takes = options_of(reader)
     for option in given:
         if option not in takes:
             raise ValueError(f"{option} must not be given for {path}: a {ending} file takes {', '.join(takes)}")
@@ -135,7 +105,7 @@ def load(
 def _load_set(name: str, data_dir: str | Path | None, given: dict[str, Any]) -> Table:
     """The data set called `name`, with the options that its function has."""
     function = BUNDLED.get(name) or FROM_FILES[name]
-    takes = [option for option, about in signature(function).parameters.items() if about.kind == about.KEYWORD_ONLY]
+    takes = options_of(function)
     for option in given:
         if option not in takes:
             why = f"it takes {', '.join(takes)}" if takes else "it is an option of files"

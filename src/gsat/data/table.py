@@ -96,6 +96,10 @@ class Table:
             kept["sample_ids"] = tuple(self.sample_ids[i] for i in index)
         return replace(self, **kept)
 
+    def split_where(self, is_test: ArrayLike) -> Table:
+        """The same samples with a `split`: those where the mask (n,) is true are the test side."""
+        return replace(self, split=np.where(np.asarray(is_test, dtype=bool), "test", "train"))
+
     def split_at_random(self, test_fraction: float = 0.25, seed: int = 0) -> Table:
         """The same samples with a random `split`, in which every class has its share of the test rows.
 
