@@ -49,7 +49,7 @@ def predict(
 
     import pandas as pd
 
-    from gsat.data.alleles import counted_alike
+    from gsat.data.readers.alleles import counted_alike
     from gsat.estimators import load
     from gsat.estimators.matching import align, probabilities
 

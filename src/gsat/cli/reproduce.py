@@ -15,7 +15,7 @@ from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
 
 if TYPE_CHECKING:
-    from gsat.experiments.reproducing import Experiment, Order
+    from gsat.experiments.plan import Experiment, Order
 
 ALL = "all"
 
@@ -46,9 +46,9 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
     from gsat.experiments.paper import EXPERIMENTS, PAPER
-    from gsat.experiments.reproducing import Order
-    from gsat.experiments.reproducing import reproduce as run
-    from gsat.experiments.scales import SCALES
+    from gsat.experiments.plan import Order
+    from gsat.experiments.runner import reproduce as run
+    from gsat.experiments.setting import SCALES
 
     if quick:
         scale = "quick"

@@ -102,7 +102,7 @@ class Source:
         """The labelled samples with a split: by --test-batch, by --test-fraction, the set's own, or a quarter."""
         table = self.labelled(data_dir)
         if self.plink is not None:
-            from gsat.data.alleles import with_alleles
+            from gsat.data.readers.alleles import with_alleles
 
             table = with_alleles(table, self.plink)
         if self.test_batch is not None:

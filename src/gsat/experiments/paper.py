@@ -17,7 +17,7 @@ from gsat.experiments import (
     transfer,
     universal_attack,
 )
-from gsat.experiments.reproducing import Experiment
+from gsat.experiments.plan import Experiment
 
 MODULES = (
     universal_attack,
