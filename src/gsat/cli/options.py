@@ -14,6 +14,7 @@ DEFENCES = (
     "structured-universal", "structured-group-sparse", "structured-low-rank",
 )  # fmt: skip
 ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
+DEFENCE = "low-rank"
 N_OUTER = 1000
 N_INNER = 20
 GROUP_SIZE = 200
@@ -52,6 +53,7 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; de
 Out = Annotated[Path, typer.Option(help="Folder of the run.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a run that is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Defence = Annotated[str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]

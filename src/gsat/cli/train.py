@@ -25,9 +25,7 @@ def train(
     data: options.Data,
     label: options.Label = None,
     batch: options.Batch = None,
-    defence: Annotated[
-        str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")
-    ] = "low-rank",
+    defence: options.Defence = options.DEFENCE,
     out: options.Out = Path("runs/train"),
     ids: options.Ids = None,
     layer: options.Layer = None,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -17,8 +17,10 @@ from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Plan, samples, train
 from gsat.evaluation import evaluate
-from gsat.experiments.plan import Place
 from gsat.registry import parse_attack
+
+if TYPE_CHECKING:
+    from gsat.experiments.plan import Place
 
 STRUCTURES = ("group-sparse", "low-rank")
 

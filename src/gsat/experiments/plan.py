@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from gsat._files import replace_file
-from gsat.experiments.setting import Scale
+
+if TYPE_CHECKING:
+    from gsat.experiments.setting import Scale
 
 
 @dataclass(frozen=True)
