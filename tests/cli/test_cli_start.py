@@ -121,14 +121,23 @@ def test_reading_data_needs_no_torch(room):
     assert end == {"code": 0, "loaded": []}
 
 
-def test_the_options_have_the_names_and_defaults_of_the_library():
-    assert options.DEFENCES == registry.NAMES
-    assert options.STRUCTURES == registry.STRUCTURES
-    assert options.ATTACKS == registry.ATTACKS
+def test_the_options_have_the_names_that_the_library_knows():
+    for ask, names in (
+        (lambda name: registry.named(name, eps=1.0), options.DEFENCES),
+        (lambda name: registry.parse_attack(name, 1.0), options.ATTACKS),
+        (registry.structure_cost, options.STRUCTURES),
+    ):
+        assert all(ask(name) is not None for name in names)
+        with pytest.raises(ValueError, match=f"must be one of {', '.join(names)}, got 'nothing'"):
+            ask("nothing")
     assert options.MissingFeatures.__origin__ == Fill
+
+
+def test_the_options_have_the_defaults_of_the_library():
     plan, clf = Plan("erm"), gsat.GSATClassifier()
-    for name in ("n_outer", "n_inner", "group_size", "eta0", "schedule"):
+    for name in ("n_outer", "n_inner", "group_size", "eta0", "schedule", "solver", "lam"):
         assert getattr(options, name.upper()) == getattr(plan, name) == getattr(clf, name)
-    assert options.BUDGET == plan.size == clf.budget
+    assert clf.structure == options.STRUCTURE
+    assert plan.size == clf.budget == options.BUDGET
     assert gsat.PGDClassifier().eps == options.EPS
     assert gsat.attacks.PGD(1.0).steps == options.STEPS

@@ -14,7 +14,9 @@ DEFENCES = (
     "structured-universal", "structured-group-sparse", "structured-low-rank",
 )  # fmt: skip
 ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
-DEFENCE = "low-rank"
+STRUCTURE = "low-rank"
+LAM = "auto"
+SOLVER = "proximal"
 N_OUTER = 1000
 N_INNER = 20
 GROUP_SIZE = 200
