@@ -93,6 +93,8 @@ def make_shift(
 ) -> Table:
     """Gaussian classes in two batches, X (n, d): "reference", and "moved" by a shift that has one structure only.
 
+    The reference is the training side. The shift has no direction that it prefers, such as one that tells classes.
+
     Parameters
     ----------
     n, d, n_classes
