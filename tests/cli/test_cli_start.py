@@ -65,6 +65,11 @@ def test_the_version_is_printed():
         (["compare", "digits", "--attacks", "low-rank:x"], 2, "an attack must read"),
         (["compare", "digits", "--seeds", "0"], 2, "--seeds must be >= 1, got 0"),
         (["data", "list"], 0, "mnist"),
+        (["data", "fetch", "nothing"], 2, "name must be one of mnist, "),
+        (["reproduce", "nothing"], 2, "NAME must be one of universal, "),
+        (["reproduce", "low-rank", "--scale", "huge"], 2, "--scale must be one of cpu, overnight, paper, got 'huge'"),
+        (["demo", "--out", __file__], 2, "--out must be a folder, got the file"),
+        (["select", "x.csv", "--out", "x.txt"], 2, "--out must end in .csv or .tsv"),
     ],
 )
 def test_help_and_wrong_options_load_nothing_heavy(args, code, message):

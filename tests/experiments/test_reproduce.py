@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gsat.cli import app
 from gsat.estimators.from_table import Plan
-from gsat.experiments import curves, digest
+from gsat.experiments import curves, digest, paper
 from gsat.experiments.curve_figures import Finish
 from gsat.experiments.digest import paper_table
 from gsat.experiments.paper import EXPERIMENTS
@@ -188,6 +188,11 @@ def test_the_command_lists_what_there_is():
     assert all(row["title"] for row in rows)
 
 
+def test_every_experiment_and_scale_has_the_name_it_is_called_by():
+    assert [paper.experiment(name).name for name in EXPERIMENTS] == list(EXPERIMENTS)
+    assert tuple(SCALES) == tuple(scale.name for scale in SCALES.values()) == paper.SCALES
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -242,7 +247,7 @@ def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
 
 
 def test_orders_of_different_scales_are_told_apart(tmp_path):
-    experiment = EXPERIMENTS["low-rank"]
+    experiment = paper.experiment("low-rank")
     quick, cpu = (Order([experiment], SCALES[name], None, tmp_path) for name in ("quick", "cpu"))
     assert quick.identity(experiment) != cpu.identity(experiment)
     assert cpu.command(experiment) == "gsat reproduce low-rank --scale cpu"

@@ -25,9 +25,9 @@ def demo(
     as_json: options.AsJson = False,
 ) -> None:
     """Train six defences on scikit-learn's digits, attack them with every structure, and write the report."""
-    from gsat.experiments.demonstration import demonstrate
-
     with new_run(out, force):
+        from gsat.experiments.demonstration import demonstrate
+
         results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
     write_report(out, out / "report.html")
     if as_json:
