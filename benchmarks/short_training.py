@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import gsat
 from gsat.estimators.from_table import samples, train
-from gsat.experiments.scales import SCALES
+from gsat.experiments.setting import SCALES
 
 DEFENCES = ("pgd", "unstructured", "low-rank")
 

@@ -31,6 +31,7 @@ ONLY = {  # these may import less than their level allows
     "report": set(),
 }
 WITH_NUMPY = {"_arrays/sampling.py": {"numpy"}, "_arrays/standardise.py": {"numpy", "scipy"}}  # the rest: torch alone
+NEVER = {"data": {"torch"}, "cli": {"torch"}}  # not even inside a function: wrong data is told before torch is loaded
 EXPERIMENTING = {"compare", "demo", "reproduce", "check"}  # the commands that may import experiments
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
@@ -76,6 +77,8 @@ def faults(path, source):
                 me == "cli" and other == "experiments" and Path(path).stem not in EXPERIMENTING
             ):
                 found.append(f"{path} imports {name}")
+        elif top in NEVER.get(me, ()):
+            found.append(f"{path} imports {top}")
     if LEVEL[me] <= LEVEL["defences"] and me not in ("data", "diagnosis"):
         tops = {name.split(".")[0] for name in imports(at_top(tree))}
         allowed = sys.stdlib_module_names | {"gsat", "torch", ""} | WITH_NUMPY.get(path, set())
@@ -130,6 +133,7 @@ def test_type_checkers_see_the_public_names():
         ("adversary.py", "from gsat.attacks import PGD", "adversary.py imports gsat.attacks.PGD"),
         ("attacks/pgd.py", "from gsat.adversary import Adversary", "attacks/pgd.py imports gsat.adversary.Adversary"),
         ("data/table.py", "import numpy\nfrom gsat import _checks\nfrom gsat.data.sets.bundled import digits", None),
+        ("data/table.py", "def f():\n    from torch import Tensor", "data/table.py imports torch"),
         ("data/table.py", "from gsat import costs", "data/table.py imports gsat.costs"),
         ("training/loop.py", "import tqdm\nfrom gsat.defences import GSAT", None),
         ("cli/app.py", "from gsat import __version__, data", None),

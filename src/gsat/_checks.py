@@ -1,13 +1,19 @@
-"""One function per input rule; each raises an error that says the name, the rule and the value."""
+"""One function per input rule; each raises an error that says the name, the rule and the value.
+
+torch is imported in the functions that make or test tensors: numbers, counts and names are checked without it, so that
+the command line finds a wrong option before torch is loaded.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def number(
@@ -20,8 +26,7 @@ def number(
     below: float | None = None,
 ) -> float:
     """`value` as a finite float, > above, >= least, <= most and < below where these are given."""
-    if isinstance(value, Tensor) and value.ndim == 0:
-        value = value.item()
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     result = float(value)
@@ -51,6 +56,24 @@ def count(name: str, value: Any, *, least: int = 0) -> int:
     return int(value)
 
 
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """`value`, which must be one of the names allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return str(value)
+
+
+def attack_text(text: str, names: Sequence[str]) -> tuple[str, int | None, float | None]:
+    """The parts of "name[:count][@eps]", None for those that are left out; the name must be one of `names`."""
+    name, _, size = text.partition("@")
+    name, _, strength = name.partition(":")
+    try:
+        count, eps = int(strength) if strength else None, float(size) if size else None
+    except ValueError:
+        raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
+    return one_of("attack", name, names), count, eps
+
+
 def group(name: str, value: Any) -> Tensor:
     """`value` as a floating-point tensor (m, *features) with m >= 1 samples and at least one feature."""
     if not hasattr(value, "__torch_function__"):  # a tensor, or what torch lets take its place
@@ -61,11 +84,13 @@ def group(name: str, value: Any) -> Tensor:
         raise ValueError(f"{name} must have shape (samples, *features), got a scalar")
     if value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
-    return cast(Tensor, value)
+    return cast("Tensor", value)
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:
     """`value` as a boolean tensor with the shape of one sample, on the device of `x`."""
+    import torch
+
     if value is None:
         return None
     mask = torch.as_tensor(value, device=x.device)
@@ -80,6 +105,8 @@ def feature_mask(value: Any, x: Tensor) -> Tensor | None:
 
 def bounds(value: Any, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """`value` as a pair (lo, hi) of tensors that broadcast against one sample, lo <= hi."""
+    import torch
+
     if value is None:
         return None
     if not isinstance(value, tuple | list) or len(value) != 2:
@@ -99,6 +126,8 @@ def bounds(value: Any, x: Tensor) -> tuple[Tensor, Tensor] | None:
 
 def batch_codes(value: Any, m: int | None = None) -> Tensor:
     """The batch of each of `m` samples (None: any number) as whole numbers 0, 1, ... in order of first appearance."""
+    import torch
+
     labels = value.tolist() if hasattr(value, "tolist") else value
     labels = list(labels) if hasattr(labels, "__iter__") else labels
     wrong = not isinstance(labels, list) or (m is not None and len(labels) != m) or not labels
@@ -112,6 +141,8 @@ def batch_codes(value: Any, m: int | None = None) -> Tensor:
 
 def labels(value: Any, m: int) -> Tensor:
     """`value` as a tensor with one label (or row of targets) per sample."""
+    from torch import Tensor
+
     if not isinstance(value, Tensor):
         raise TypeError(f"y must be a torch tensor, got {type(value).__name__}")
     if value.ndim == 0 or len(value) != m:
@@ -121,6 +152,8 @@ def labels(value: Any, m: int) -> Tensor:
 
 def per_sample(losses: Any, m: int) -> Tensor:
     """`losses` as the (m,) tensor that a per-sample loss returns."""
+    from torch import Tensor
+
     if not isinstance(losses, Tensor) or losses.shape != (m,):
         got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         raise ValueError(f'loss must return one value per sample, shape ({m},), got {got}; use reduction="none"')
@@ -132,6 +165,12 @@ def methods(rule: str, value: Any, *needed: str) -> Any:
     if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in needed):
         raise TypeError(f"{rule} an instance with the methods {' and '.join(needed)}, got {value!r}")
     return value
+
+
+def _plain(value: Any) -> Any:
+    """The number in a tensor without dimensions; anything else as it is."""
+    torch = sys.modules.get("torch")  # without it there are no tensors
+    return value.item() if torch and isinstance(value, torch.Tensor) and value.ndim == 0 else value
 
 
 def _size(value: Any) -> str:

@@ -10,13 +10,14 @@ from typer.testing import CliRunner
 
 from gsat.cli import app
 from gsat.estimators.from_table import Plan
-from gsat.experiments import curves, digest
-from gsat.experiments.arenas import Arena, Sweep, by_columns, by_eps, by_rank, image_arenas
+from gsat.experiments import curves, digest, paper
+from gsat.experiments.curve_figures import Finish
 from gsat.experiments.digest import paper_table
 from gsat.experiments.paper import EXPERIMENTS
-from gsat.experiments.pieces import Piece, Place, run
-from gsat.experiments.reproducing import Order, reproduce
-from gsat.experiments.scales import SCALES, evenly
+from gsat.experiments.plan import Order, Piece, Place
+from gsat.experiments.runner import reproduce, run
+from gsat.experiments.setting import SCALES, Arena, evenly, image_arenas
+from gsat.experiments.strengths import Sweep, by_columns, by_eps, by_rank
 
 PLAN = Plan("erm", n_outer=30, n_inner=4, group_size=60, eta0=1e-2)
 DIGITS = Arena(
@@ -143,7 +144,7 @@ def test_curves_start_without_attack_and_fall(fought):
 def test_the_outcome_of_a_figure(fought):
     place, rows = fought
     trained = curves.fit(place, DIGITS, "pgd", "tuned", 0.3, 1)
-    outcome = curves.Finish({"digits": ("low-rank", "low-rank")}, eps=0.3)(pd.concat([rows, trained]), SCALES["quick"])
+    outcome = Finish({"digits": ("low-rank", "low-rank")}, eps=0.3)(pd.concat([rows, trained]), SCALES["quick"])
     assert outcome.headline.startswith("digits, ELU net, rank 1, eps 0.3: GSAT ")
     assert "PGD" in outcome.headline
     gaps = outcome.tables["differences"].set_index(["rule", "attack", "strength"])
@@ -185,6 +186,11 @@ def test_the_command_lists_what_there_is():
     rows = json.loads(invoke("--json").output)
     assert [row["name"] for row in rows] == list(EXPERIMENTS)
     assert all(row["title"] for row in rows)
+
+
+def test_every_experiment_and_scale_has_the_name_it_is_called_by():
+    assert [paper.experiment(name).name for name in EXPERIMENTS] == list(EXPERIMENTS)
+    assert tuple(SCALES) == tuple(scale.name for scale in SCALES.values()) == paper.SCALES
 
 
 @pytest.mark.parametrize(
@@ -241,7 +247,7 @@ def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
 
 
 def test_orders_of_different_scales_are_told_apart(tmp_path):
-    experiment = EXPERIMENTS["low-rank"]
+    experiment = paper.experiment("low-rank")
     quick, cpu = (Order([experiment], SCALES[name], None, tmp_path) for name in ("quick", "cpu"))
     assert quick.identity(experiment) != cpu.identity(experiment)
     assert cpu.command(experiment) == "gsat reproduce low-rank --scale cpu"

@@ -11,17 +11,17 @@ import torch
 
 from gsat.data import Table
 from gsat.experiments import (
-    arenas,
     clean_accuracy,
     feature_selection,
     group_sizes,
     iteration_time,
     lam_and_alpha,
     lam_and_norm,
+    setting,
     transfer,
 )
-from gsat.experiments.pieces import Place
-from gsat.experiments.scales import SCALES
+from gsat.experiments.plan import Place
+from gsat.experiments.setting import SCALES
 from gsat.experiments.timing import Times, alternate
 from gsat.report import build
 
@@ -65,13 +65,13 @@ def small(monkeypatch):
             return Table(onehot, np.array(list("abcd"))[y], feature_groups=blocks, checksum=name)
         return table if name in ("mnist", "cifar10") else Table(X.reshape(160, 64), y, checksum=name)
 
-    arenas._rows.cache_clear()
-    arenas._loaded.cache_clear()
-    for module in (arenas, clean_accuracy, feature_selection):
+    setting._rows.cache_clear()
+    setting._loaded.cache_clear()
+    for module in (setting, clean_accuracy, feature_selection):
         monkeypatch.setattr(module, "load", images)
     yield
-    arenas._rows.cache_clear()
-    arenas._loaded.cache_clear()
+    setting._rows.cache_clear()
+    setting._loaded.cache_clear()
 
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=NAMES)

@@ -10,9 +10,9 @@ import pytest
 import gsat.report
 from gsat.data import Table, make_batches
 from gsat.experiments import shift_folds
-from gsat.experiments.pieces import Place
-from gsat.experiments.reproducing import Order, reproduce
-from gsat.experiments.scales import SCALES
+from gsat.experiments.plan import Order, Place
+from gsat.experiments.runner import reproduce
+from gsat.experiments.setting import SCALES
 from gsat.experiments.shift_folds import METHODS, Setting, fold, one_fold
 from gsat.experiments.shift_tasks import TASKS, Task, centred, inner_splits, known, most_variable, with_columns
 from gsat.experiments.shifts import EXPERIMENT, SETTINGS, differences, pieces, summary

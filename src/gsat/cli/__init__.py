@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, print."""
+"""The command line, a module a command: parse, call one function, print. `main` is the program `gsat`."""
 
 import sys
 

@@ -1,4 +1,8 @@
-"""The command that all others hang on, and how they fail."""
+"""The command that all others hang on, and how they fail.
+
+Nothing that takes long to import is imported outside a command, so that help, --version and a wrong option answer at
+once.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,27 @@ import json
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+
+from gsat import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gsat {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def about() -> None:
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
     """Train classifiers robust to perturbations that are structured across samples."""
 
 
@@ -48,6 +64,7 @@ def fail(message: str) -> NoReturn:
 
 
 def numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[Any]:
+    """The numbers in the text of an option, separated by commas; [None] where it is not given."""
     if text is None:
         return [None]
     try:
@@ -56,7 +73,15 @@ def numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[A
         fail(f"{option} must be numbers separated by commas, got {text!r}")
 
 
+def at_least_one(**options: int | None) -> None:
+    """Leave with a message unless every number that is given is at least 1; --n-test is called n_test here."""
+    for name, number in options.items():
+        if number is not None and number < 1:
+            fail(f"--{name.replace('_', '-')} must be >= 1, got {number}")
+
+
 def say(summary: dict[str, Any], as_json: bool) -> None:
+    """Print the summary as lines, or as JSON."""
     if as_json:
         typer.echo(json.dumps(summary))
         return

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from gsat import _checks
+from gsat.cli import options
 from gsat.cli.app import app, fail, numbers, user_errors
 from gsat.cli.files import vacant, write_table
-from gsat.cli.options import AsJson, DataDir, GroupSize, Seed, Steps
-from gsat.cli.source import Source, run_config, verify
+from gsat.cli.folders import refuse_without_model, run_config
+from gsat.data.source import Source, verify
 
 
 @app.command(
@@ -25,26 +27,19 @@ def attack(
     ranks: Annotated[str | None, typer.Option(help="low-rank: ranks, separated by commas.")] = None,
     columns: Annotated[str | None, typer.Option(help="group-sparse: numbers of columns, separated by commas.")] = None,
     eps: Annotated[str, typer.Option(help="Norm bounds as fractions of E‖X‖, separated by commas.")] = "0.05",
-    steps: Steps = 100,
+    steps: options.Steps = options.STEPS,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
-    group_size: GroupSize = 200,
+    group_size: options.GroupSize = options.GROUP_SIZE,
     out: Annotated[Path | None, typer.Option(help="The table; default results.csv in the run's folder.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
-    seed: Seed = 0,
-    data_dir: DataDir = None,
+    seed: options.Seed = 0,
+    data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
-    from gsat.estimators.from_table import known_rows, samples
-    from gsat.estimators.gsat import load
-    from gsat.evaluation import evaluate
-    from gsat.registry import parse_attack
-
-    classifier = load(run)
+    refuse_without_model(run)
     config = run_config(run)
-    to = run / "results.csv" if out is None else out
-    vacant(to, force=force)
     counts = numbers(
         "--ranks" if structure == "low-rank" else "--columns", ranks if structure == "low-rank" else columns, int
     )
@@ -54,9 +49,18 @@ def attack(
         for count in counts
     ]
     for text in texts:
-        parse_attack(text, 1.0)  # a mistake is told before the data is read
+        _checks.attack_text(text, options.ATTACKS)
     table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir)
     verify(table, config, run)
+
+    from gsat.estimators import load
+    from gsat.estimators.from_table import known_rows, samples
+    from gsat.evaluation import evaluate
+    from gsat.registry import parse_attack
+
+    classifier = load(run)
+    to = run / "results.csv" if out is None else out
+    vacant(to, force=force)
     test = known_rows(table.test, classifier)
     if len(test) == 0:
         fail(f"{run} must have test samples to attack, got none: it was trained with --test-fraction 0")

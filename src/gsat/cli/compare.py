@@ -10,24 +10,11 @@ from typing import Annotated
 
 import typer
 
-from gsat.cli.app import app, fail, numbers, user_errors
+from gsat import _checks
+from gsat.cli import options
+from gsat.cli.app import app, at_least_one, fail, numbers, user_errors
 from gsat.cli.folders import running
-from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eta0, Force, GroupSize, NInner, NOuter, Steps
-from gsat.cli.source import (
-    Batch,
-    Data,
-    Ids,
-    Label,
-    Layer,
-    Missing,
-    OneHot,
-    Pheno,
-    Source,
-    Standardize,
-    TestBatch,
-    TestFraction,
-    fingerprint,
-)
+from gsat.data.source import Source, fingerprint
 
 
 @app.command(
@@ -37,9 +24,9 @@ from gsat.cli.source import (
 )
 @user_errors
 def compare(
-    data: Data,
-    label: Label = None,
-    batch: Batch = None,
+    data: options.Data,
+    label: options.Label = None,
+    batch: options.Batch = None,
     defences: Annotated[
         str, typer.Option(help="Names, separated by commas.")
     ] = "erm,fgm,pgd,universal,group-sparse,low-rank",
@@ -47,73 +34,64 @@ def compare(
         str, typer.Option(help='"name:count@eps", separated by commas; eps as a fraction of E‖X‖.')
     ] = "universal@0.05,group-sparse:50@0.05,low-rank:5@0.05,pgd@0.05",
     rule: Annotated[str, typer.Option(help="How sizes are chosen: matched (the paper's) or tuned.")] = "matched",
-    budget: Budget = 0.05,
+    budget: options.Budget = options.BUDGET,
     grid: Annotated[str, typer.Option(help="tuned: sizes tried for every defence.")] = "0.025,0.05,0.1,0.2",
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
-    n_outer: NOuter = 1000,
-    n_inner: NInner = 20,
-    group_size: GroupSize = 200,
-    eta0: Eta0 = 1e-3,
-    alpha: Alpha = None,
-    schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
-    steps: Steps = 100,
+    n_outer: options.NOuter = options.N_OUTER,
+    n_inner: options.NInner = options.N_INNER,
+    group_size: options.GroupSize = options.GROUP_SIZE,
+    eta0: options.Eta0 = options.ETA0,
+    alpha: options.Alpha = None,
+    schedule: options.Schedule = options.SCHEDULE,
+    steps: options.Steps = options.STEPS,
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
-    ids: Ids = None,
-    layer: Layer = None,
-    pheno: Pheno = None,
-    missing: Missing = None,
-    one_hot: OneHot = False,
-    test_fraction: TestFraction = None,
-    test_batch: TestBatch = None,
-    standardize: Standardize = None,
+    ids: options.Ids = None,
+    layer: options.Layer = None,
+    pheno: options.Pheno = None,
+    missing: options.Missing = None,
+    one_hot: options.OneHot = False,
+    test_fraction: options.TestFraction = None,
+    test_batch: options.TestBatch = None,
+    standardize: options.Standardize = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.csv, chosen.csv and differences.csv.")] = None,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in --out.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train several defences over several seeds, attack them all, and print means, spreads and paired differences."""
+    names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
+    for name in names:
+        if name not in options.DEFENCES:
+            fail(f"--defences must be of {', '.join(options.DEFENCES)}, got {name!r}")
+    for case in cases:
+        _checks.attack_text(case, options.ATTACKS)
+    at_least_one(seeds=seeds, jobs=jobs, n_test=n_test, n_validation=n_validation)
+    if rule not in ("matched", "tuned"):
+        fail(f"--rule must be matched or tuned, got {rule!r}")
+    sizes = tuple(numbers("--grid", grid, float))
+    source = Source.given(
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+    ).tested_on(fraction=test_fraction, batch=test_batch)
+    table = source.split(data_dir)  # before torch is imported: a wrong column is told at once
+    if len(table.test) == 0:
+        fail("--test-fraction must leave samples to attack, got 0")
+
     from gsat.estimators.from_table import Plan
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
-    from gsat.registry import NAMES, parse_attack
+    from gsat.registry import parse_attack
 
-    names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
-    for name in names:
-        if name not in NAMES:
-            fail(f"--defences must be of {', '.join(NAMES)}, got {name!r}")
     for case in cases:
         parse_attack(case, 1.0)
-    for option, number in (
-        ("--seeds", seeds),
-        ("--jobs", jobs),
-        ("--n-test", n_test),
-        ("--n-validation", n_validation),
-    ):
-        if number < 1:
-            fail(f"{option} must be >= 1, got {number}")
-    if rule not in ("matched", "tuned"):
-        fail(f"--rule must be matched or tuned, got {rule!r}")
-    source = Source.given(
-        data,
-        label=label,
-        batch=batch,
-        ids=ids,
-        layer=layer,
-        pheno=pheno,
-        missing=missing,
-        one_hot=one_hot,
-        test_fraction=test_fraction,
-        test_batch=test_batch,
-    )
     protocol = Protocol(
         defences=names,
         attacks=cases,
         rule=rule,  # type: ignore[arg-type]
         size=budget,
-        grid=tuple(numbers("--grid", grid, float)),
+        grid=sizes,
         seeds=tuple(range(seeds)),
         n_test=n_test,
         n_validation=n_validation,
@@ -131,9 +109,6 @@ def compare(
         ),
         jobs=jobs,
     )
-    table = source.split(data_dir)
-    if len(table.test) == 0:
-        fail("--test-fraction must leave samples to attack, got 0")
     config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
     with nullcontext() if out is None else running(out, config, resume=resume, force=force):
         found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())

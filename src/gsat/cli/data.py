@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, say, user_errors
-from gsat.cli.options import AsJson, DataDir
 
 data = typer.Typer(
     no_args_is_help=True, help="The data sets: which there are, where they lie, and what a set or a file holds."
@@ -24,7 +24,7 @@ SHOWN = 12  # classes or batches that are listed one by one
     "list", epilog="Examples: [bold]gsat data list[/bold], [bold]gsat data list --data-dir ~/data --json[/bold]"
 )
 @user_errors
-def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def list_sets(data_dir: options.DataDir = None, as_json: options.AsJson = False) -> None:
     """The data sets by name, with their sizes and licences, and the folder where each was found."""
     from gsat.data import available
 
@@ -50,7 +50,7 @@ def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets by name, as `gsat data list` has them.")],
     data_dir: Annotated[Path | None, typer.Option(help="Folder to put the files into; default the cache.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Bring data sets into the cache, or into a folder, unless they are there; every file is checked."""
     from gsat.data import fetch as bring
@@ -76,8 +76,8 @@ def info(
     ids: Annotated[str | None, typer.Option(help="Files: the column or key of the sample ids.")] = None,
     layer: Annotated[str | None, typer.Option(help=".h5ad: a layer; sc-mixology: log or counts.")] = None,
     pheno: Annotated[Path | None, typer.Option(help="PLINK: the table that has label and batch.")] = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Read a data set or a file, and say how many samples, features, classes and batches it has."""
     from gsat.data import load

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, user_errors
 from gsat.cli.folders import new_run
-from gsat.cli.options import AsJson, Force, NOuter, Out, Seed
 from gsat.cli.report import write_report
 
 
@@ -18,12 +18,16 @@ from gsat.cli.report import write_report
 )
 @user_errors
 def demo(
-    out: Out = Path("runs/demo"), seed: Seed = 0, n_outer: NOuter = 300, force: Force = False, as_json: AsJson = False
+    out: options.Out = Path("runs/demo"),
+    seed: options.Seed = 0,
+    n_outer: options.NOuter = 300,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train six defences on scikit-learn's digits, attack them with every structure, and write the report."""
-    from gsat.experiments.demonstration import demonstrate
-
     with new_run(out, force):
+        from gsat.experiments.demonstration import demonstrate
+
         results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
     write_report(out, out / "report.html")
     if as_json:

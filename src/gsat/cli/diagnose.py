@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, fail, user_errors
 from gsat.cli.files import vacant, write
-from gsat.cli.options import AsJson, DataDir, Seed
-from gsat.cli.source import Batch, Data, Ids, Label, Layer, Missing, OneHot, Pheno, Source
+from gsat.data.source import Source
 
 FILES = ("diagnosis.json", "diagnosis.png")
 
@@ -24,33 +24,28 @@ FILES = ("diagnosis.json", "diagnosis.png")
 )
 @user_errors
 def diagnose(
-    data: Data,
-    batch: Batch = None,
-    label: Label = None,
+    data: options.Data,
+    batch: options.Batch = None,
+    label: options.Label = None,
     out: Annotated[Path | None, typer.Option(help="Folder for diagnosis.json and diagnosis.png.")] = None,
-    ids: Ids = None,
-    layer: Layer = None,
-    pheno: Pheno = None,
-    missing: Missing = None,
-    one_hot: OneHot = False,
-    standardize: Annotated[
-        bool | None,
-        typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10."),
-    ] = None,
+    ids: options.Ids = None,
+    layer: options.Layer = None,
+    pheno: options.Pheno = None,
+    missing: options.Missing = None,
+    one_hot: options.OneHot = False,
+    standardize: options.Standardize = None,
     max_features: Annotated[
         int | None, typer.Option(help="The most features that group-sparse may mean; default the root of their number.")
     ] = None,
     max_rank: Annotated[int | None, typer.Option(help="The most directions that low-rank may mean; default 5.")] = None,
     n_splits: Annotated[int, typer.Option(help="How often the samples are halved.")] = 10,
     max_samples: Annotated[int, typer.Option(help="Larger data is thinned to so many samples.")] = 1000,
-    seed: Seed = 0,
-    data_dir: DataDir = None,
+    seed: options.Seed = 0,
+    data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say which structure the shift between batches has, how large it is, and what to train with."""
-    from gsat.diagnosis import diagnose as examine
-
     if out is not None:
         if out.exists() and not out.is_dir():
             fail(f"--out must be a folder, got the file {out}")
@@ -61,6 +56,9 @@ def diagnose(
     table = source.read(data_dir)
     if table.batch is None:
         fail(f"--batch must name the column or key of {data} that tells the batches, got none")
+
+    from gsat.diagnosis import diagnose as examine
+
     found = examine(
         table.X,
         table.batch,

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from gsat._files import replace_file
 from gsat.cli.app import fail
 
 RUN_FILES = {
@@ -64,6 +65,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def refuse_to_overwrite(out: Path, force: bool) -> None:
+    """Leave with a message unless a run may be made in `out`."""
     if out.exists() and not out.is_dir():
         fail(f"--out must be a folder, got the file {out}")
     found = {path.name for path in out.iterdir()} if out.exists() else set()
@@ -84,6 +86,7 @@ def begun(out: Path) -> bool:
 
 
 def is_run(out: Path) -> bool:
+    """Whether the folder has the config.json of a run."""
     try:
         config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -92,6 +95,7 @@ def is_run(out: Path) -> bool:
 
 
 def same_config(out: Path, config: dict[str, Any]) -> None:
+    """Leave with a message unless the run in `out` has these settings."""
     try:
         before = json.loads((out / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -103,7 +107,25 @@ def same_config(out: Path, config: dict[str, Any]) -> None:
         fail(f"--resume needs the options of the run: {details}")
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    from gsat._files import replace_file
+def run_config(run: Path) -> dict[str, Any]:
+    """The config.json of a run of `gsat train`."""
+    try:
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{run / 'config.json'} must be JSON, got: {error}") from error
+    if not isinstance(config, dict) or "rows_checksum" not in config:
+        raise ValueError(f"{run} must be a run of `gsat train`, got a config.json of something else")
+    return config
 
+
+def refuse_without_model(run: Path) -> None:
+    """Raise unless the folder of a run, or of a saved classifier, has a model; before data is read."""
+    if not any((run / name).exists() for name in ("model.json", "model/model.json")):
+        from gsat.estimators import load
+
+        load(run)  # it says what is missing
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """The content as JSON, whole or not at all."""
     replace_file(path, json.dumps(content, indent=1).encode())

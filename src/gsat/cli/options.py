@@ -1,15 +1,61 @@
-"""The options that several commands share."""
+"""The options that several commands share, the names they may have, and their defaults."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+# The names and numbers of the registry and of the estimators, which import torch: an option is checked before that.
+STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
+DEFENCES = (
+    "erm", "fgm", "fgsm", "pgd", "universal-at", *STRUCTURES,
+    "structured-universal", "structured-group-sparse", "structured-low-rank",
+)  # fmt: skip
+ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
+STRUCTURE = "low-rank"
+LAM = "auto"
+SOLVER = "proximal"
+N_OUTER = 1000
+N_INNER = 20
+GROUP_SIZE = 200
+BUDGET = 0.05
+EPS = 0.05
+ETA0 = 1e-3
+STEPS = 100
+SCHEDULE = "constant"
+
+Data = Annotated[
+    str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")
+]
+Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]
+Batch = Annotated[str | None, typer.Option(help="The batch of each sample: a key of .obs, or a column.")]
+NotAFeature = Annotated[str | None, typer.Option(help="A column that is not a feature.")]
+Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
+Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X.")]
+Pheno = Annotated[Path | None, typer.Option(help="PLINK: a .csv or .tsv table with IID and the label.")]
+Missing = Annotated[
+    str | None, typer.Option(help='PLINK: what genotypes without a call become: "mean", "error" or a number.')
+]
+OneHot = Annotated[bool, typer.Option("--one-hot", help="PLINK: three columns for each SNP, which move together.")]
+TestFraction = Annotated[
+    float | None, typer.Option(help="Share of the samples kept for the test; 0 trains on all. Files: 0.25.")
+]
+TestBatch = Annotated[str | None, typer.Option(help="Keep this batch for the test instead of random samples.")]
+Standardize = Annotated[
+    bool | None, typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10.")
+]
+MissingFeatures = Annotated[
+    Literal["error", "mean", "zero"],
+    typer.Option(help='Features that the samples lack: "error", or filled with the training "mean" or "zero".'),
+]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA, then the cache.")]
 
 Out = Annotated[Path, typer.Option(help="Folder of the run.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a run that is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Defence = Annotated[str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
@@ -19,6 +65,6 @@ Alpha = Annotated[
 ]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
+Schedule = Annotated[str, typer.Option(help="constant or cosine.")]
 Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed, same bits.")]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA, then the cache.")]

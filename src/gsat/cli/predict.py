@@ -6,19 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 
-from gsat.cli.alleles import counted_alike
+from gsat.cli import options
 from gsat.cli.app import app, fail, say, user_errors
 from gsat.cli.files import vacant, write_table
-from gsat.cli.options import AsJson
-from gsat.cli.source import Ids, Label, Layer, Missing, OneHot, Pheno, Source, run_config
-from gsat.data.loading import READERS
-from gsat.estimators.matching import Fill, align, probabilities
-
-AS_TRAINED = ("layer", "one_hot", "missing")  # options of reading that a new file takes over from the run
+from gsat.cli.folders import refuse_without_model, run_config
+from gsat.data.readers import READERS
+from gsat.data.source import Source
 
 
 @app.command(
@@ -32,32 +27,35 @@ def predict(
     out: Annotated[Path, typer.Option(help="The table: id, prediction, and p_ of each class.")] = Path(
         "predictions.csv"
     ),
-    label: Label = None,
-    batch: Annotated[str | None, typer.Option(help="A column that is not a feature.")] = None,
-    ids: Ids = None,
-    layer: Layer = None,
-    pheno: Pheno = None,
-    missing: Missing = None,
-    one_hot: OneHot = False,
-    missing_features: Annotated[
-        Fill,
-        typer.Option(help='Features that the samples lack: "error", or filled with the training "mean" or "zero".'),
-    ] = "error",
+    label: options.Label = None,
+    batch: options.NotAFeature = None,
+    ids: options.Ids = None,
+    layer: options.Layer = None,
+    pheno: options.Pheno = None,
+    missing: options.Missing = None,
+    one_hot: options.OneHot = False,
+    missing_features: options.MissingFeatures = "error",
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
-    from gsat.estimators.gsat import load
-
     vacant(out, force=force)
-    classifier = load(run)
-    if not hasattr(classifier, "classes_"):
-        fail(f"{run} must hold a classifier, got a {type(classifier).__name__}")
+    refuse_without_model(run)
     given = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
     source = _as_trained(given, run)
-    table = source.read()
+    table = source.read()  # before torch is imported: a wrong column is told at once
+
+    import pandas as pd
+
+    from gsat.data.readers.alleles import counted_alike
+    from gsat.estimators import load
+    from gsat.estimators.matching import align, probabilities
+
+    classifier = load(run)
+    if not hasattr(classifier, "classes_"):
+        fail(f"{run} must hold a classifier, got a {type(classifier).__name__}")
     if source.plink is not None:
         table, flipped = counted_alike(table, source.plink, getattr(classifier, "feature_names_in_", ()))
         if flipped:
@@ -89,15 +87,9 @@ def predict(
 
 def _as_trained(source: Source, run: Path) -> Source:
     """The source read as the training samples were: their layer, one-hot coding and rule for missing genotypes."""
-    ending = Path(source.data).suffix.lower()
-    if ending not in READERS or not (run / "config.json").exists():
+    if Path(source.data).suffix.lower() not in READERS or not (run / "config.json").exists():
         return source
-    config = run_config(run)
-    taken = {
-        name: config[name]
-        for name in AS_TRAINED
-        if name in config and getattr(source, name) is None and name in READERS[ending][1]
-    }
+    taken = source.from_training(run_config(run))
     for name, value in taken.items():
         typer.echo(f"gsat: {name} = {value!r}, as in training", err=True)
     return replace(source, **taken)
@@ -105,6 +97,8 @@ def _as_trained(source: Source, run: Path) -> Source:
 
 def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:
     """The share of right predictions among samples of classes that the model knows."""
+    import numpy as np
+
     truth = np.asarray(y).astype(str)
     known = np.isin(truth, classes.astype(str))
     found: dict[str, Any] = {"accuracy": None}

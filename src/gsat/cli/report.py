@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, fail, say, user_errors
 from gsat.cli.files import write
-from gsat.cli.options import AsJson
 
 
 @app.command(
@@ -25,7 +25,7 @@ def report(
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in the folder.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write one self-contained HTML page with the figures, tables and settings of the results."""
     path = folder / "report.html" if out is None else out

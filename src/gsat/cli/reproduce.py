@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gsat.cli.app import app, fail, user_errors
-from gsat.cli.options import AsJson, DataDir
+from gsat.cli import options
+from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
 
 if TYPE_CHECKING:
-    from gsat.experiments.reproducing import Experiment, Order
+    from gsat.experiments.plan import Order
 
 ALL = "all"
 
@@ -40,30 +40,30 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
     ] = None,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Replace results of another scale.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
-    from gsat.experiments.paper import EXPERIMENTS, PAPER
-    from gsat.experiments.reproducing import Order
-    from gsat.experiments.reproducing import reproduce as run
-    from gsat.experiments.scales import SCALES
+    from gsat.experiments.paper import EXPERIMENTS, SCALES, experiment
 
     if quick:
         scale = "quick"
     if scale not in SCALES:
         fail(f"--scale must be one of {', '.join(name for name in SCALES if name != 'quick')}, got {scale!r}")
-    for option, number in (("--seeds", seeds), ("--jobs", jobs)):
-        if number is not None and number < 1:
-            fail(f"{option} must be >= 1, got {number}")
-    chosen = _chosen(names or [], EXPERIMENTS, list(PAPER))
-    order = Order(chosen or list(EXPERIMENTS.values()), SCALES[scale], seeds, out)
+    at_least_one(seeds=seeds, jobs=jobs)
+    chosen = _chosen(names or [])
+    if chosen and out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
+
+    from gsat.experiments import setting
+    from gsat.experiments.plan import Order
+    from gsat.experiments.runner import reproduce as run
+
+    order = Order([experiment(name) for name in chosen or EXPERIMENTS], setting.SCALES[scale], seeds, out)
     if not chosen:
         _list(order, as_json)
         return
-    if out.exists() and not out.is_dir():
-        fail(f"--out must be a folder, got the file {out}")
     if (taken := order.in_the_way()) and not force:
         fail(f"--out must not hold other results, got {', '.join(map(str, taken))}; take another folder or --force")
     if taken and (foreign := [path for path in taken if not (path / "config.json").exists()]):
@@ -76,19 +76,21 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps({"headlines": {k: v.headline for k, v in outcomes.items()}, "report": str(page)}))
         return
-    for experiment in chosen:
-        typer.echo(f"{experiment.name}\n  paper: {experiment.paper}\n  here:  {outcomes[experiment.name].headline}")
+    for each in order.experiments:
+        typer.echo(f"{each.name}\n  paper: {each.paper}\n  here:  {outcomes[each.name].headline}")
     typer.echo(f"report: {page}")
 
 
-def _chosen(names: list[str], known: dict[str, Experiment], paper: list[str]) -> list[Experiment]:
-    """The experiments that are named; "all" are those of the paper."""
+def _chosen(names: list[str]) -> list[str]:
+    """The experiments that are named, each once; "all" are those of the paper."""
+    from gsat.experiments.paper import EXPERIMENTS, PAPER
+
     for name in names:
-        if name not in known and name != ALL:
-            fail(f"NAME must be one of {', '.join(known)} or {ALL}, got {name!r}")
+        if name not in EXPERIMENTS and name != ALL:
+            fail(f"NAME must be one of {', '.join(EXPERIMENTS)} or {ALL}, got {name!r}")
     if ALL in names:
-        names = [*paper, *(name for name in names if name != ALL)]
-    return [known[name] for name in dict.fromkeys(names)]
+        names = [*PAPER, *(name for name in names if name != ALL)]
+    return list(dict.fromkeys(names))
 
 
 def _list(order: Order, as_json: bool) -> None:

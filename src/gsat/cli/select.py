@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, fail, user_errors
 from gsat.cli.files import SEPARATORS, vacant, write, write_table
-from gsat.cli.options import AsJson, DataDir, GroupSize, Seed
-from gsat.cli.source import Data, Ids, Label, Layer, Missing, OneHot, Pheno, Source
+from gsat.data.source import Source
 
 SHOWN = 20  # rows that are printed
 
@@ -22,8 +22,8 @@ SHOWN = 20  # rows that are printed
 )
 @user_errors
 def select(
-    data: Data,
-    label: Label = None,
+    data: options.Data,
+    label: options.Label = None,
     k: Annotated[int, typer.Option("-k", "--k", help="How many features, or SNPs with --one-hot.")] = 100,
     out: Annotated[Path, typer.Option(help="The table, .csv or .tsv; a picture of the scores goes beside it.")] = Path(
         "features.csv"
@@ -31,26 +31,23 @@ def select(
     n_resamples: Annotated[
         int, typer.Option(help="Halves of the samples on which it is repeated, to tell how stable it is; 0: none.")
     ] = 10,
-    ids: Ids = None,
-    layer: Layer = None,
-    pheno: Pheno = None,
-    missing: Missing = None,
-    one_hot: OneHot = False,
+    ids: options.Ids = None,
+    layer: options.Layer = None,
+    pheno: options.Pheno = None,
+    missing: options.Missing = None,
+    one_hot: options.OneHot = False,
     whole: Annotated[bool, typer.Option("--all", help="Write all features, not only the first k.")] = False,
-    batch: Annotated[str | None, typer.Option(help="A column that is not a feature.")] = None,
+    batch: options.NotAFeature = None,
     n_outer: Annotated[int | None, typer.Option(help="Groups to train on, per round.")] = None,
-    group_size: GroupSize = 200,
+    group_size: options.GroupSize = options.GROUP_SIZE,
     budget: Annotated[float | None, typer.Option(help="Mean norm of the perturbations, as a fraction of E‖X‖.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
-    seed: Seed = 0,
-    data_dir: DataDir = None,
+    seed: options.Seed = 0,
+    data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Rank the features by how much of the group-sparse adversary's effort they attract; all samples are used."""
-    from gsat.selectors.ranking import picture, rank
-    from gsat.selectors.selector import GroupSparseSelector
-
     if out.suffix.lower() not in SEPARATORS:
         fail(f"--out must end in .csv or .tsv, got {out}")
     drawn = out.with_suffix(".png")
@@ -58,6 +55,11 @@ def select(
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
+    table = source.labelled(data_dir)  # before torch is imported: a wrong column is told at once
+
+    from gsat.selectors import GroupSparseSelector
+    from gsat.selectors.ranking import picture, rank
+
     tuned = {"n_outer": n_outer, "budget": budget, "alpha": alpha}
     selector = GroupSparseSelector(
         k,
@@ -67,7 +69,7 @@ def select(
         verbose=int(sys.stderr.isatty() and not as_json),
         **{name: value for name, value in tuned.items() if value is not None},  # type: ignore[arg-type]
     )
-    frame = rank(source.labelled(data_dir), selector)
+    frame = rank(table, selector)
     chosen = frame if whole else frame.head(k)
     write_table(out, chosen)
     write(drawn, picture(chosen))

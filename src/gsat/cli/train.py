@@ -8,24 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gsat.cli import options
 from gsat.cli.app import app, fail, say, user_errors
 from gsat.cli.folders import running
-from gsat.cli.options import Alpha, AsJson, Budget, DataDir, Eps, Eta0, Force, GroupSize, NInner, NOuter, Out, Seed
-from gsat.cli.source import (
-    Batch,
-    Data,
-    Ids,
-    Label,
-    Layer,
-    Missing,
-    OneHot,
-    Pheno,
-    Source,
-    Standardize,
-    TestBatch,
-    TestFraction,
-    fingerprint,
-)
+from gsat.data.source import Source, fingerprint
 
 
 @app.command(
@@ -36,64 +22,59 @@ from gsat.cli.source import (
 )
 @user_errors
 def train(
-    data: Data,
-    label: Label = None,
-    batch: Batch = None,
-    defence: Annotated[
-        str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")
-    ] = "low-rank",
-    out: Out = Path("runs/train"),
-    ids: Ids = None,
-    layer: Layer = None,
-    pheno: Pheno = None,
-    missing: Missing = None,
-    one_hot: OneHot = False,
-    test_fraction: TestFraction = None,
-    test_batch: TestBatch = None,
-    standardize: Standardize = None,
+    data: options.Data,
+    label: options.Label = None,
+    batch: options.Batch = None,
+    defence: options.Defence = options.STRUCTURE,
+    out: options.Out = Path("runs/train"),
+    ids: options.Ids = None,
+    layer: options.Layer = None,
+    pheno: options.Pheno = None,
+    missing: options.Missing = None,
+    one_hot: options.OneHot = False,
+    test_fraction: options.TestFraction = None,
+    test_batch: options.TestBatch = None,
+    standardize: options.Standardize = None,
     model: Annotated[str, typer.Option(help='elu, alexnet, or "package.module:factory".')] = "elu",
     width: Annotated[float | None, typer.Option(help="alexnet: share of the paper's width.")] = None,
-    n_outer: NOuter = 1000,
-    n_inner: NInner = 20,
-    group_size: GroupSize = 200,
-    lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = "auto",
-    budget: Budget = 0.05,
-    eps: Eps = 0.05,
-    alpha: Alpha = None,
+    n_outer: options.NOuter = options.N_OUTER,
+    n_inner: options.NInner = options.N_INNER,
+    group_size: options.GroupSize = options.GROUP_SIZE,
+    lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = options.LAM,
+    budget: options.Budget = options.BUDGET,
+    eps: options.Eps = options.EPS,
+    alpha: options.Alpha = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
-    solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = "proximal",
-    eta0: Eta0 = 1e-3,
-    schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
+    solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = options.SOLVER,
+    eta0: options.Eta0 = options.ETA0,
+    schedule: options.Schedule = options.SCHEDULE,
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,
-    seed: Seed = 0,
-    data_dir: DataDir = None,
+    seed: options.Seed = 0,
+    data_dir: options.DataDir = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
+    if defence not in options.DEFENCES:
+        fail(f"--defence must be one of {', '.join(options.DEFENCES)}, got {defence!r}")
+    price = _lam(lam)
+    source = Source.given(
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+    ).tested_on(fraction=test_fraction, batch=test_batch)
+    if batch is not None and not (defence == "universal" or defence.startswith("structured-")):
+        typer.echo(
+            f"gsat: {defence} is trained across batches; --defence universal has one shift for each batch", err=True
+        )
+    table = source.split(data_dir)  # before torch is imported: a wrong column is told at once
+
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
-    from gsat.registry import NAMES, STRUCTURES
 
-    if defence not in NAMES:
-        fail(f"--defence must be one of {', '.join(NAMES)}, got {defence!r}")
-    source = Source.given(
-        data,
-        label=label,
-        batch=batch,
-        ids=ids,
-        layer=layer,
-        pheno=pheno,
-        missing=missing,
-        one_hot=one_hot,
-        test_fraction=test_fraction,
-        test_batch=test_batch,
-    )
     plan = Plan(
         defence=defence,
-        size=budget if defence in STRUCTURES else eps,
-        lam=_lam(lam),
+        size=budget if defence in options.STRUCTURES else eps,
+        lam=price,
         alpha=alpha,
         k=k,
         model=model,
@@ -109,11 +90,6 @@ def train(
         standardize=not source.is_pixels if standardize is None else standardize,
         per_batch=batch is not None,
     )
-    if batch is not None and not (defence == "universal" or defence.startswith("structured-")):
-        typer.echo(
-            f"gsat: {defence} is trained across batches; --defence universal has one shift for each batch", err=True
-        )
-    table = source.split(data_dir)
     config = {**source.describe(), **fingerprint(table), **plan.describe()}
     with running(out, config, resume=resume, force=force):
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)

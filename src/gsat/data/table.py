@@ -18,12 +18,22 @@ PER_FEATURE = ("feature_names", "feature_groups")
 class Table:
     """Samples X (n, *features), with labels, batches, names and where they come from.
 
-    y, batch, split:  one entry per sample, any dtype; split holds 'train' or 'test'
-    feature_names:    one per feature, in the order of the flattened features
-    sample_ids:       one per sample
-    feature_groups:   one block number per feature, as the costs take them, where features belong together
-    source, checksum: what was read and its sha256; a subset keeps those of the whole
-    shift:            (n, *features), what was added to the clean samples, where that is known
+    Parameters
+    ----------
+    X
+        The samples (n, *features).
+    y, batch, split
+        One entry per sample, any dtype; `split` holds 'train' or 'test'.
+    feature_names
+        One per feature, in the order of the flattened features.
+    sample_ids
+        One per sample.
+    source, checksum
+        What was read and its sha256; a subset keeps those of the whole.
+    shift
+        (n, *features), what was added to the clean samples, where that is known.
+    feature_groups
+        One block number per feature, as the costs take them, where features belong together.
     """
 
     X: NDArray[Any]
@@ -81,7 +91,18 @@ class Table:
         return self._side("test")
 
     def subset(self, rows: ArrayLike) -> Table:
-        """The rows that a boolean mask or a list of positions picks, in the order given."""
+        """The rows that a boolean mask or a list of positions picks, in the order given.
+
+        Parameters
+        ----------
+        rows
+            A mask (n,), or positions.
+
+        Returns
+        -------
+        Table
+            These rows, with the same source and checksum.
+        """
         index = np.asarray(rows)
         if index.size == 0 and index.dtype != bool:
             index = index.astype(np.intp)
@@ -96,11 +117,38 @@ class Table:
             kept["sample_ids"] = tuple(self.sample_ids[i] for i in index)
         return replace(self, **kept)
 
+    def split_where(self, is_test: ArrayLike) -> Table:
+        """The same samples with a `split`.
+
+        Parameters
+        ----------
+        is_test
+            A mask (n,), true for the test side.
+
+        Returns
+        -------
+        Table
+            The same rows in the same order.
+        """
+        return replace(self, split=np.where(np.asarray(is_test, dtype=bool), "test", "train"))
+
     def split_at_random(self, test_fraction: float = 0.25, seed: int = 0) -> Table:
         """The same samples with a random `split`, in which every class has its share of the test rows.
 
         The rows are lined up class by class and every (1/test_fraction)-th goes to the test side, so that
         each class is within one row of its share, also when there are many small classes.
+
+        Parameters
+        ----------
+        test_fraction
+            The share of the test rows, above 0 and below 1.
+        seed
+            Same seed, same rows.
+
+        Returns
+        -------
+        Table
+            The same rows in the same order.
         """
         rng = np.random.default_rng(seed)
         codes = np.zeros(len(self), dtype=np.int64) if self.y is None else self.codes
@@ -117,9 +165,14 @@ class Table:
         return replace(self, split=split)
 
     def describe(self) -> dict[str, Any]:
-        """Counts of samples, features, classes and batches, and where they come from; JSON can hold it.
+        """Counts of samples, features, classes and batches, and where they come from.
 
         Labels that are not whole numbers are targets of a regression and have no classes.
+
+        Returns
+        -------
+        dict
+            n, features, classes and batches (each with its count, or None), source and checksum, as JSON can hold them.
         """
         numeric = self.y is not None and self.y.dtype.kind == "f" and bool((self.y % 1).any())
         return {

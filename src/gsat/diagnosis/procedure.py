@@ -42,13 +42,31 @@ def diagnose(
     the null, matched samples of one batch, by an excess ‖Δ‖² − ‖Δ_null‖². The structure is the simplest that holds
     80 % of it; which features and directions move is found in one half of the samples and measured in the other.
 
-    X:              (n, *features), dense or sparse; batch, y: one entry per sample; without y all are one class
-    standardize:    columns to mean 0 and deviation 1 first, as the classifiers do
-    max_features:   the most that group-sparse may mean; default √d
-    max_rank:       the most that low-rank may mean; default 5, or d/4 if that is less
-    n_splits:       how often the samples are halved
-    n_permutations: of the batches within the classes, for the test of "none"
-    max_samples:    larger data is thinned, the largest class of a batch first
+    Parameters
+    ----------
+    X
+        Samples (n, *features), dense or sparse.
+    batch, y
+        One entry per sample; without y all are one class.
+    standardize
+        Columns to mean 0 and deviation 1 first, as the classifiers do.
+    max_features
+        The most features that group-sparse may mean; default √d.
+    max_rank
+        The most directions that low-rank may mean; default 5, or d/4 if that is less.
+    n_splits
+        How often the samples are halved.
+    n_permutations
+        Of the batches within the classes, for the test of "none".
+    max_samples
+        Larger data is thinned, the largest class of a batch first.
+    random_state
+        Same number, same result.
+
+    Returns
+    -------
+    Diagnosis
+        The structure, its size, a p-value, and what to train with.
     """
     X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")
     X = X if sparse.issparse(X) else X.reshape(len(X), -1)

@@ -28,19 +28,34 @@ NOT_IMPLIED = {"universal": ("group-sparse",), "per class": ("group-sparse",), "
 class Diagnosis:
     """The structure of the shift between batches, how sure that is, and what to train with.
 
-    structure:      "none", "universal", "per class", "group-sparse", "low-rank" or "unstructured"
-    budget:         the size of the shift as a fraction of E‖X‖, as GSATClassifier takes it; 0 for "none"
-    p_value:        of the hypothesis that there is no shift
-    null, excess:   ‖Δ‖² of matched samples of one batch, and how much more between two batches was counted
-    k, rank:        the fewest features, and directions, that hold 80 % of the excess; None where more than
-                    max_features, max_rank would be needed
-    effective_rank: (Σ λ)²/Σ λ² over the eigenvalues λ of the second moment of the shift; None where noise hides them
-    table:          a row for each structure, and for all: energy (‖δ‖²) with its interval of 95 % (low, high), size
-                    (√energy/E‖X‖) and share of the excess with its interval
-    pairs:          a row for each pair of batches: the same verdict on it alone
-    features:       positions of the max_features features that move most, the first most
-    curves:         share of the excess in the first 1, 2, ... "features" and "directions"
-    about:          sizes and settings
+    Parameters
+    ----------
+    structure
+        "none", "universal", "per class", "group-sparse", "low-rank" or "unstructured".
+    budget
+        The size of the shift as a fraction of E‖X‖, as GSATClassifier takes it; 0 for "none".
+    p_value
+        Of the hypothesis that there is no shift.
+    null, excess
+        ‖Δ‖² of matched samples of one batch, and how much more between two batches was counted.
+    mean_norm
+        E‖X‖ of the samples as they were compared.
+    k, rank
+        The fewest features, and directions, that hold 80 % of the excess; None where more than max_features, max_rank
+        would be needed.
+    effective_rank
+        (Σ λ)²/Σ λ² over the eigenvalues λ of the second moment of the shift; None where noise hides them.
+    table
+        A row for each structure, and for all: energy (‖δ‖²) with its interval of 95 % (low, high), size
+        (√energy/E‖X‖) and share of the excess with its interval.
+    pairs
+        A row for each pair of batches: the same verdict on it alone.
+    features
+        Positions of the max_features features that move most, the first most.
+    curves
+        Share of the excess in the first 1, 2, ... "features" and "directions".
+    about
+        Sizes and settings.
     """
 
     structure: str

@@ -8,12 +8,10 @@ import pandas as pd
 
 from gsat.data import load
 from gsat.estimators.from_table import Plan
-from gsat.experiments.comparing import paired_differences
+from gsat.experiments.judging import judged, of_seed, paired_differences, training_in_words
 from gsat.experiments.pictures import Panel, curves
-from gsat.experiments.pieces import Piece, Place
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
-from gsat.experiments.sweeps import judged, of_seed, training_in_words
+from gsat.experiments.plan import Experiment, Outcome, Piece, Place
+from gsat.experiments.setting import Scale
 
 DATA = ("tcga", "tcga-11types")
 DEFENCES = ("erm", "pgd", "universal", "group-sparse", "low-rank")

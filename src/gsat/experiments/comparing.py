@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import joblib
 import pandas as pd
 import torch
 
 from gsat.data import Table
-from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.from_table import Plan, known_rows, samples, train
-from gsat.estimators.gsat import load
+from gsat.estimators.from_table import Plan, known_rows, samples
 from gsat.evaluation import evaluate
-from gsat.registry import STRUCTURES, parse_attack
+from gsat.experiments.judging import is_gsat, paired_differences, trained
+from gsat.experiments.setting import hold_out, some_rows
+from gsat.registry import parse_attack
 
 Rule = Literal["matched", "tuned"]
 
@@ -63,34 +61,6 @@ class Comparison:
     def differences(self) -> pd.DataFrame:
         """For each of our defences and each baseline: the paired difference over seeds, in points."""
         return paired_differences(self.chosen, ["case"])
-
-
-def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Accuracy of each of our defences minus that of each baseline, seed by seed, for each combination of `by`.
-
-    One row each: the mean in points, its standard error, whether it is above twice that, and `clean`, the difference
-    without attack between the same models, those chosen for that attack.
-    """
-    found = []
-    for keys, rows in chosen.groupby(list(by), sort=False):
-        wide = rows.pivot_table(index="seed", columns="defence", values=["accuracy", "clean"], sort=False)
-        names = list(dict.fromkeys(rows["defence"]))
-        for ours in filter(is_ours, names):
-            for baseline in (name for name in names if not is_ours(name)):
-                gap, clean = (100 * (wide[value, ours] - wide[value, baseline]) for value in ("accuracy", "clean"))
-                error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
-                found.append(
-                    {
-                        "ours": ours,
-                        "baseline": baseline,
-                        **dict(zip(by, keys, strict=True)),
-                        "difference": gap.mean(),
-                        "standard_error": error,
-                        "beats": bool(gap.mean() > 2 * error),
-                        "clean": clean.mean(),
-                    }
-                )
-    return pd.DataFrame(found)
 
 
 def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progress: bool = False) -> Comparison:
@@ -162,18 +132,6 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
     )
 
 
-def trained(rows: Table, plan: Plan, out: Path | None) -> TorchClassifier:
-    """The trained model, kept in the folder of the comparison, which does not train it again after a stop."""
-    if out is None:
-        return train(rows, plan).classifier
-    key = hashlib.sha256(json.dumps([plan.describe(), rows.checksum, len(rows)]).encode()).hexdigest()[:16]
-    folder = out / "models" / f"{plan.defence}-{key}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        train(rows, plan).classifier.save(folder)
-    return load(folder)  # type: ignore[no-any-return]
-
-
 def _choose(results: pd.DataFrame) -> pd.DataFrame:
     """For each seed, defence and attack, the test row of the size that validated best."""
     keys = ["seed", "defence", "case"]
@@ -189,23 +147,3 @@ def _sizes(name: str, protocol: Protocol) -> Sequence[float]:
     if name == "erm":
         return (0.0,)
     return protocol.grid if protocol.rule == "tuned" else (protocol.size,)
-
-
-def is_gsat(name: Any) -> bool:
-    return name in STRUCTURES
-
-
-def is_ours(name: str) -> bool:
-    return is_gsat(name) or name.startswith("structured-")
-
-
-def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
-    n = min(n, len(rows) // 4)
-    split = rows.split_at_random(n / len(rows), seed)
-    return split.train, split.test
-
-
-def some_rows(rows: Table, n: int, seed: int) -> Table:
-    if n >= len(rows):
-        return rows
-    return rows.split_at_random(n / len(rows), seed).test

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from gsat.experiments.naming import at_strength, over_eps, where
 from gsat.experiments.paper import EXPERIMENTS
-from gsat.experiments.reproducing import read_config
+from gsat.experiments.pictures import at_strength, over_eps, where
+from gsat.experiments.plan import read_config
 
 FIGURES = ("universal", "group-sparse", "low-rank", "pgd", "biology")
 

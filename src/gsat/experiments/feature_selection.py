@@ -7,12 +7,11 @@ from dataclasses import replace
 import pandas as pd
 
 from gsat.data import load
-from gsat.experiments.comparing import paired_differences
+from gsat.experiments.judging import paired_differences
 from gsat.experiments.pictures import Panel, curves, lines
-from gsat.experiments.pieces import Piece, Place
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
+from gsat.experiments.plan import Experiment, Outcome, Piece, Place
 from gsat.experiments.selection import Adversary, Gradient, Lasso, Method, Protocol, select_and_retrain, summary
+from gsat.experiments.setting import Scale
 
 KS = (5, 10, 20, 50, 100)
 LABELS = ("continent", "population")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gsat.experiments.arenas import Arena
-from gsat.experiments.comparing import paired_differences
+from gsat.experiments.judging import STRUCTURES, judged, of_seed, paired_differences, training_in_words
 from gsat.experiments.pictures import Panel, curves, lines
-from gsat.experiments.pieces import Piece, Place
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
-from gsat.experiments.sweeps import STRUCTURES, elu_on, judged, number_of_seeds, of_seed, training_in_words
+from gsat.experiments.plan import Experiment, Outcome, Piece, Place
+from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
 
 USUAL = 200  # the paper's m
 ATTACKS = ("group-sparse:50@0.1", "low-rank:5@0.1")

@@ -15,9 +15,8 @@ from gsat import models
 from gsat._arrays.norms import mean_norm
 from gsat.defences import ERM, GSAT, PGD, Defence
 from gsat.estimators.from_table import RECOMMENDED_ALPHA, Plan
-from gsat.experiments.pieces import Piece, Place
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
+from gsat.experiments.plan import Experiment, Outcome, Piece, Place
+from gsat.experiments.setting import Scale
 from gsat.experiments.timing import Times, alternate
 from gsat.registry import structure_cost
 from gsat.solvers import Proximal

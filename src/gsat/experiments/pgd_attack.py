@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gsat.experiments.arenas import all_images, by_eps
-from gsat.experiments.curves import Finish, Stage, figure
-from gsat.experiments.scales import Scale
+from gsat.experiments.curve_figures import Finish, figure
+from gsat.experiments.curves import Stage
+from gsat.experiments.setting import Scale, all_images
+from gsat.experiments.strengths import by_eps
 
 
 def stages(scale: Scale) -> list[Stage]:

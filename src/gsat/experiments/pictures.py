@@ -1,4 +1,4 @@
-"""Curves as PNG, in one style for all experiments."""
+"""Curves as PNG in one style for all experiments, and what they call data sets, networks and attacks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ COLOURS = {
     "low-rank": "#0077bb",
     "unstructured": "#ccbb44",
 }
+AXES = {
+    "universal": "eps / E‖X‖", "universal-all": "eps / E‖X‖", "pgd": "eps / E‖X‖", "low-rank": "rank",
+    "group-sparse": "columns that move", "group-sparse, pixels": "pixels that move",
+    "group-sparse, SNPs": "SNPs that move",
+}  # fmt: skip
+SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "hapmap": "HapMap3", "tcga": "TCGA"}
+NETWORKS = {"alexnet": "AlexNet", "elu": "ELU net"}
 Line = tuple[Sequence[float], Sequence[float], Sequence[float]]  # x, mean, standard deviation
 
 
@@ -98,3 +105,21 @@ def lines(frame: pd.DataFrame, x: str, *, series: str = "defence", y: str = "acc
         grouped = 100 * rows.groupby(x)[y].agg(["mean", "std"])
         found[str(name)] = (grouped.index.tolist(), grouped["mean"].tolist(), grouped["std"].tolist())
     return found
+
+
+def over_eps(attack: str) -> bool:
+    """Whether the strength of the attack is its norm, not a count."""
+    return AXES[attack].startswith("eps")
+
+
+def where(data: str, model: str) -> str:
+    """A data set and a network."""
+    return f"{SETS.get(data, data)}, {NETWORKS.get(model, model)}"
+
+
+def at_strength(attack: str, eps: float, strength: float) -> str:
+    """An attack of one strength; eps is a fraction of E‖X‖."""
+    if over_eps(attack):
+        return f"{attack}, eps {eps:g}"
+    unit = AXES[attack].removesuffix(" that move")
+    return f"{f'rank {strength:g}' if unit == 'rank' else f'{strength:g} {unit}'}, eps {eps:g}"

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gsat.data import Table
 from gsat.estimators.from_table import Plan, classifier_for
-from gsat.experiments.pieces import Place
+from gsat.experiments.plan import Place
 from gsat.experiments.shift_tasks import Task, centred, inner_splits, known, loaded, most_variable, with_columns
 
 EQUAL = 1e-9  # shares that differ by less are equal

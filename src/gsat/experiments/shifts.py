@@ -9,9 +9,8 @@ import pandas as pd
 from scipy import stats
 
 from gsat.experiments.pictures import Panel, curves, lines
-from gsat.experiments.pieces import Piece
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
+from gsat.experiments.plan import Experiment, Outcome, Piece
+from gsat.experiments.setting import Scale
 from gsat.experiments.shift_folds import METHODS, Method, Setting, one_fold
 from gsat.experiments.shift_tasks import TASKS, Task
 

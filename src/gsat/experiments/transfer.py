@@ -10,13 +10,10 @@ from torch import Tensor, nn
 from gsat import attacks
 from gsat.attacks import Attack
 from gsat.estimators.from_table import samples
-from gsat.experiments.arenas import Arena
-from gsat.experiments.comparing import paired_differences, trained
+from gsat.experiments.judging import of_seed, paired_differences, trained, training_in_words
 from gsat.experiments.pictures import Panel, curves, lines
-from gsat.experiments.pieces import Piece, Place
-from gsat.experiments.reproducing import Experiment, Outcome
-from gsat.experiments.scales import Scale
-from gsat.experiments.sweeps import elu_on, number_of_seeds, of_seed, training_in_words
+from gsat.experiments.plan import Experiment, Outcome, Piece, Place
+from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
 from gsat.models import layout
 from gsat.models.modes import frozen
 

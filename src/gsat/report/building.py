@@ -31,7 +31,18 @@ MARK = "<!-- A report of gsat. -->"
 
 
 def build(folder: str | Path) -> str:
-    """The report of a run, of an experiment, or of a folder of those, as the text of an HTML file."""
+    """The report of a run, of an experiment, or of a folder of those.
+
+    Parameters
+    ----------
+    folder
+        The folder with the result files that `gsat.report` lists, or with folders of them.
+
+    Returns
+    -------
+    str
+        The text of an HTML file that needs no other file and no network.
+    """
     folder = Path(folder)
     results = [read(path) for path in find(folder)]
     single = len(results) == 1 and results[0].path == folder

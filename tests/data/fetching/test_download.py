@@ -62,7 +62,7 @@ def test_a_fault_that_passes_is_tried_again(server, tmp_path, fault):
 
 def test_waiting_doubles_and_ends(server, tmp_path, monkeypatch):
     waits = []
-    monkeypatch.setattr("gsat.data.download.time.sleep", waits.append)
+    monkeypatch.setattr("gsat.data.fetching.download.time.sleep", waits.append)
     server.faults = [503] * 9
     with pytest.raises(OSError, match=r"some.bin could not be fetched in 4 tries: the server answered 503 "):
         get(server, tmp_path / "x", wait=0.5)

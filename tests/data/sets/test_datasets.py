@@ -11,7 +11,7 @@ from gsat.data.catalogue import KNOWN
 from gsat.data.fetching import rebuilding
 from gsat.data.files import cache_dir, find
 from gsat.data.loading import FROM_FILES
-from gsat.data.readers.matrices import all_arrays
+from gsat.data.readers.npz import all_arrays
 from gsat.data.table import content_checksum
 
 RSEM = ("tcga-luad-coadread", "tcga-luad", "tcga-coadread")

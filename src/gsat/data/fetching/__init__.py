@@ -1,5 +1,7 @@
-"""Data files from the package registries and from the web: sources, downloads that resume, archives."""
+"""Data files from the package registries and from the web; others use `obtain`, which brings a data set."""
 
-from gsat.data.fetching.fetch import obtain
+from gsat.data.lazy import LazyFunction
 
 __all__ = ["obtain"]
+
+obtain = LazyFunction("gsat.data.fetching.fetch", "obtain")

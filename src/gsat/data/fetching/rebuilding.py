@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsat.data.files import Arrays
+from gsat.data.readers.npz import Arrays
 
 # Sites that sent tumours of the rectum: our reading of TCGA's codes, which the files themselves do not confirm.
 READ_SITES = ("AF", "AG", "AH", "BM", "CI", "CL", "DC", "DT", "DY", "EF", "EI", "F5", "G5")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gsat.data.catalogue import CIFAR_BATCHES, IDX, KNOWN, UCI_ARCHIVE
-from gsat.data.fetching import rebuilding
-from gsat.data.files import Arrays
+from gsat.data.lazy import LazyFunction
+
+if TYPE_CHECKING:
+    from gsat.data.readers.npz import Arrays
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ _LUAD_COADREAD = Recipe(
             {"TumorDecon/data/coadred_data_RNA_Seq_v2_expression_median.txt": "coadread.txt"},
         ),
     ),
-    build=(KNOWN["tcga-luad-coadread"].forms[0][0], rebuilding.luad_coadread),
+    build=(KNOWN["tcga-luad-coadread"].forms[0][0], LazyFunction("gsat.data.fetching.rebuilding", "luad_coadread")),
 )
 
 RECIPES: dict[str, tuple[Recipe, ...]] = {  # tried in this order
@@ -142,7 +145,7 @@ RECIPES: dict[str, tuple[Recipe, ...]] = {  # tried in this order
                     },
                 ),
             ),
-            build=(KNOWN["bladderbatch"].forms[1][0], rebuilding.bladderbatch),
+            build=(KNOWN["bladderbatch"].forms[1][0], LazyFunction("gsat.data.fetching.rebuilding", "bladderbatch")),
         ),
     ),
 }

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat import _checks
-from gsat.data.readers.matrices import MISSING, SEPARATORS, as_numbers, text_rows
-from gsat.data.rules import among, annotation, by_id, checked, distinct, existing, extra, listed, not_utf8
+from gsat.data.readers.columns import annotation, by_id, checked, distinct
+from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
+from gsat.data.rules import among, existing, extra, listed, not_utf8
 from gsat.data.table import Table
 
 MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsat.data.files import arrays, needed
+from gsat.data.files import needed
 from gsat.data.readers.plink import NO_CALL, check_policy, encoded
 from gsat.data.rules import picked
+from gsat.data.sets.stored import arrays
 from gsat.data.table import Table
 
 CONTINENTS = ("Africa", "Asia", "Europe")  # the classes of the paper; SouthAsia and Admixed are left out

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat import _checks
-from gsat.data.files import Arrays, arrays
+from gsat.data.readers.npz import Arrays
 from gsat.data.rules import picked
+from gsat.data.sets.stored import arrays
 from gsat.data.table import Table
 
 UCI_TYPES = ("BRCA", "COAD", "KIRC", "LUAD", "PRAD")

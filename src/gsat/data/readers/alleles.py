@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gsat.data import Table
+from gsat.data.table import Table
 
 
 def with_alleles(table: Table, bed: Path) -> Table:

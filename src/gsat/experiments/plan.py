@@ -1,24 +1,66 @@
-"""Experiments by name: run in pieces, and finished into a folder that a report shows."""
+"""What an experiment consists of: pieces that are each run once, and an outcome that is made of their rows."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import platform
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gsat.experiments.pieces import Piece, Place, run
-from gsat.experiments.scales import Scale
+from gsat._files import replace_file
 
-TITLE = "Group-structured adversarial training, reproduced"
-WORK = "work"  # in the folder of all results: models and finished pieces
+if TYPE_CHECKING:
+    from gsat.experiments.setting import Scale
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a piece finds the data, and the folder in which it may keep models and finished evaluations."""
+
+    work: Path
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A call of a function of a module, whose rows depend on nothing but the arguments and the data.
+
+    name:      what the progress bar shows
+    work:      called as work(place, **arguments)
+    arguments: as JSON can hold them, or dataclasses with a `describe` method
+    effort:    seconds on one core, roughly; the time left is estimated from it
+    alone:     nothing else may run beside it, because it measures time
+    """
+
+    name: str
+    work: Callable[..., pd.DataFrame]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    effort: float = 1.0
+    alone: bool = False
+
+    @property
+    def key(self) -> str:
+        """A name for the file: the same for the same call."""
+        called = [self.work.__module__, self.work.__qualname__, self.arguments]
+        return hashlib.sha256(json.dumps(called, default=_described, sort_keys=True).encode()).hexdigest()[:20]
+
+    def run(self, place: Place) -> pd.DataFrame:
+        """The rows, from the file if the piece is done."""
+        path = place.work / "pieces" / f"{self.key}.csv"
+        if not path.exists():
+            found = self.work(place, **self.arguments)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, found.to_csv(index=False).encode())
+        return pd.read_csv(io.BytesIO(path.read_bytes()), keep_default_na=False, na_values=[""])
+
+    def done(self, place: Place) -> bool:
+        """Whether the file is there."""
+        return (place.work / "pieces" / f"{self.key}.csv").exists()
 
 
 @dataclass(frozen=True)
@@ -84,48 +126,6 @@ class Order:
         return f"gsat reproduce {experiment.name} {size}{seeds}"
 
 
-def reproduce(
-    order: Order, *, data_dir: Path | None = None, jobs: int = 1, progress: bool = False
-) -> dict[str, Outcome]:
-    """Run what is not done yet, and write the folder of each experiment."""
-    place = Place(order.out / WORK, data_dir)
-    pieces = {piece.key: piece for experiment in order.experiments for piece in order.pieces(experiment)}
-    run(list(pieces.values()), place, jobs=jobs, progress=progress)
-    outcomes = {}
-    for experiment in order.experiments:
-        rows = pd.concat([piece.run(place) for piece in order.pieces(experiment)], ignore_index=True)
-        outcomes[experiment.name] = experiment.finish(rows, order.scale)
-        _write(order, experiment, outcomes[experiment.name])
-    about = {"title": TITLE, **read_config(order.out)}
-    about["sections"] = list(dict.fromkeys([*about.get("sections", []), *outcomes]))
-    (order.out / "config.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
-    return outcomes
-
-
-def _write(order: Order, experiment: Experiment, outcome: Outcome) -> None:
-    """The folder of the experiment, whole or not at all."""
-    folder, new = order.out / experiment.name, order.out / f".{experiment.name}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    config = {
-        "title": experiment.title,
-        "command": order.command(experiment),
-        "paper": experiment.paper,
-        "headline": outcome.headline,
-        **outcome.config,
-        "scale": order.scale.name,
-        "identity": order.identity(experiment),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("gsat", "torch")}},
-    }
-    (new / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name, table in outcome.tables.items():
-        table.to_csv(new / f"{name}.csv", index=False, float_format="%.6g")
-    for name, content in outcome.pictures.items():
-        (new / name).write_bytes(content)
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder; {} where there is none that can be read."""
     try:
@@ -133,3 +133,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _described(value: Any) -> Any:
+    """Dataclasses and paths as JSON."""
+    if hasattr(value, "describe"):
+        return value.describe()
+    raise TypeError(f"an argument of a piece must be JSON or have describe(), got {type(value).__name__}")

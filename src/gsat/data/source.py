@@ -1,42 +1,25 @@
-"""Which samples a command works on: a data set or a file, its options, and which rows are kept for the test."""
+"""Source: the samples that a run works on, as its config.json names them, and which of them are kept for the test.
+
+Messages name the options as the command line writes them, since that is where a source is given.
+"""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import typer
-
-from gsat.cli.alleles import with_alleles
-from gsat.data import Table, load, names
+from gsat.data.lazy import options_of
+from gsat.data.loading import load, names
+from gsat.data.readers import READERS
 from gsat.data.rules import listed
-from gsat.data.table import content_checksum
+
+if TYPE_CHECKING:
+    from gsat.data.table import Table
 
 PIXELS = ("digits", "mnist", "cifar10")  # in [0, 1], and trained on as they are; everything else is standardised
 TEST_FRACTION = 0.25
-
-Data = Annotated[
-    str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")
-]
-Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]
-Batch = Annotated[str | None, typer.Option(help="The batch of each sample: a key of .obs, or a column.")]
-Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
-Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X.")]
-Pheno = Annotated[Path | None, typer.Option(help="PLINK: a .csv or .tsv table with IID and the label.")]
-Missing = Annotated[
-    str | None, typer.Option(help='PLINK: what genotypes without a call become: "mean", "error" or a number.')
-]
-OneHot = Annotated[bool, typer.Option("--one-hot", help="PLINK: three columns for each SNP, which move together.")]
-TestFraction = Annotated[
-    float | None, typer.Option(help="Share of the samples kept for the test; 0 trains on all. Files: 0.25.")
-]
-Standardize = Annotated[
-    bool | None, typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10.")
-]
-TestBatch = Annotated[str | None, typer.Option(help="Keep this batch for the test instead of random samples.")]
+AS_TRAINED = ("layer", "one_hot", "missing")  # options of reading that a new file takes over from the run
 
 
 @dataclass(frozen=True)
@@ -72,6 +55,17 @@ class Source:
         """That of a run, from its config.json."""
         return cls(**{each.name: config[each.name] for each in fields(cls) if each.name in config})
 
+    def tested_on(self, *, fraction: float | None, batch: str | None) -> Source:
+        """The same samples, of which a share or a batch is kept for the test."""
+        return replace(self, test_fraction=fraction, test_batch=batch)
+
+    def from_training(self, config: dict[str, Any]) -> dict[str, Any]:
+        """The options of reading in a run's config.json that this file takes and that are not given here."""
+        reader = READERS.get(Path(self.data).suffix.lower())
+        takes = [] if reader is None else options_of(reader)
+        wanted = [name for name in AS_TRAINED if name in config and name in takes]
+        return {name: config[name] for name in wanted if getattr(self, name) is None}
+
     def describe(self) -> dict[str, Any]:
         """What was given, for JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -81,17 +75,17 @@ class Source:
         """Whether the samples are images of a known scale."""
         return self.data in PIXELS
 
-    def read(self, data_dir: Path | None = None) -> Table:
-        """All samples, with what the options name."""
-        rules = ("test_fraction", "test_batch")
-        options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
-        return load(self.data, data_dir=data_dir, **options)
-
     @property
     def plink(self) -> Path | None:
         """The .bed file, if it is one."""
         path = Path(self.data)
         return path if path.suffix.lower() == ".bed" else None
+
+    def read(self, data_dir: Path | None = None) -> Table:
+        """All samples, with what the options name."""
+        rules = ("test_fraction", "test_batch")
+        options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
+        return load(self.data, data_dir=data_dir, **options)
 
     def labelled(self, data_dir: Path | None = None) -> Table:
         """All samples; their labels must be classes."""
@@ -100,44 +94,40 @@ class Source:
         table = self.read(data_dir)
         if table.y is None:
             raise ValueError(f"{self.data} must have labels; name them with --label")
-        if table.y.dtype.kind == "f" and bool((table.y % 1).any()):
-            example = float(table.y[np.flatnonzero(table.y % 1)[0]])
-            raise ValueError(f"--label must name classes, got numbers such as {example:g} in {self.label or 'y'!r}")
+        if table.y.dtype.kind == "f" and (broken := table.y[table.y % 1 != 0]).size:
+            raise ValueError(f"--label must name classes, got numbers such as {broken[0]:g} in {self.label or 'y'!r}")
         return table
 
     def split(self, data_dir: Path | None = None) -> Table:
         """The labelled samples with a split: by --test-batch, by --test-fraction, the set's own, or a quarter."""
         table = self.labelled(data_dir)
         if self.plink is not None:
+            from gsat.data.readers.alleles import with_alleles
+
             table = with_alleles(table, self.plink)
         if self.test_batch is not None:
-            if table.batch is None:
-                raise ValueError(f"--test-batch needs --batch to tell the batches, got only {self.test_batch!r}")
-            there = table.batch.astype(str)
-            if self.test_batch not in there:
-                batches = listed(np.unique(there).tolist())
-                raise ValueError(f"--test-batch must be one of {batches}, got {self.test_batch!r}")
-            return replace(table, split=np.where(there == self.test_batch, "test", "train"))
+            return self._by_batch(table, self.test_batch)
         if self.test_fraction == 0:
-            return replace(table, split=np.full(len(table), "train"))
+            return table.split_where([False] * len(table))
         if self.test_fraction is None and table.split is not None:
             return table
         return table.split_at_random(TEST_FRACTION if self.test_fraction is None else self.test_fraction, seed=0)
 
-
-def run_config(run: Path) -> dict[str, Any]:
-    """The config.json of a run of `gsat train`."""
-    try:
-        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{run / 'config.json'} must be JSON, got: {error}") from error
-    if not isinstance(config, dict) or "rows_checksum" not in config:
-        raise ValueError(f"{run} must be a run of `gsat train`, got a config.json of something else")
-    return config
+    def _by_batch(self, table: Table, wanted: str) -> Table:
+        """The samples with that batch on the test side."""
+        if table.batch is None:
+            raise ValueError(f"--test-batch needs --batch to tell the batches, got only {wanted!r}")
+        there = table.batch.astype(str)
+        if wanted not in there:
+            batches = listed(sorted(set(there.tolist())))
+            raise ValueError(f"--test-batch must be one of {batches}, got {wanted!r}")
+        return table.split_where(there == wanted)
 
 
 def fingerprint(table: Table) -> dict[str, str]:
     """What tells whether the same samples, labels and split were read again."""
+    from gsat.data.table import content_checksum
+
     parts = [part for part in (table.y, table.split) if part is not None]
     return {"checksum": table.checksum, "rows_checksum": content_checksum(*parts)}
 

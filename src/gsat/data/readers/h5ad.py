@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsat.data.rules import among, annotation, as_float32, by_id, checked, extra, listed, whole
+from gsat.data.readers.columns import annotation, as_float32, by_id, checked
+from gsat.data.rules import among, extra, listed, whole
 from gsat.data.table import Table
 
 

@@ -1,29 +1,113 @@
-"""The data sets and networks on which defences are compared, and the attacks that judge them."""
+"""Where and how large experiments are: the scales, and the data sets and networks on which defences are compared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gsat import attacks
-from gsat.attacks import Attack
 from gsat.data import Table, load
 from gsat.estimators.from_table import Plan
-from gsat.experiments.comparing import hold_out, some_rows
-from gsat.experiments.scales import Scale, Size, evenly
 
+Name = Literal["quick", "cpu", "overnight", "paper"]
 GRID = (0.05, 0.1, 0.2)  # sizes as fractions of E‖X‖
 FINE = (0.025, 0.05, 0.1, 0.15, 0.2)
-EPS = (0.025, 0.0375, 0.05, 0.0625, 0.075, 0.1, 0.15, 0.2)
-COLUMNS = (10, 25, 50, 65, 80, 100, 150, 200)
-RANKS = (1, 2, 5, 10, 15, 20, 50, 100)
 BUDGET = 0.05  # the norm of the paper's attacks, and of GSAT where baselines are matched to it
 SHRUNK = {"cifar10": 0.25}
+SHORTER = {"cpu": 3, "overnight": 3}  # a sweep trains many models: each on so many times fewer groups than elsewhere
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is done with one network: how it is trained, on how many seeds, and how hard it is attacked."""
+
+    plan: Plan
+    seeds: int
+    n_test: int
+    n_validation: int
+    steps: int  # gradients of an attack
+    n_train: int | None = None  # rows to train on; None: all
+    short: float = 1.0  # by how much the sizes tried are smaller: a short training from scratch cannot bear large ones
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The two networks of the paper and how finely curves are drawn.
+
+    strengths: points of a curve besides strength 0
+    grid:      sizes that are tried for every defence where baselines are tuned
+    """
+
+    name: Name
+    alexnet: Size
+    elu: Size
+    strengths: int
+    grid: int
+
+    def pick(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """At most `strengths` of the values, evenly, the first and the last among them."""
+        return evenly(values, self.strengths)
+
+
+def evenly(values: Sequence[Any], n: int) -> tuple[Any, ...]:
+    """At most n of the values, as evenly as can be, the first and the last among them; of one, the first."""
+    if n >= len(values):
+        return tuple(values)
+    return tuple(values[round(i * (len(values) - 1) / max(n - 1, 1))] for i in range(n))
+
+
+def _narrow(**changes: Any) -> Plan:
+    """The AlexNet on two cores: one sixteenth of the width."""
+    layout = {"width": 1 / 16, "channels_last": True}
+    return Plan(
+        "erm", **{"model": "alexnet", "options": layout, "n_outer": 150, "eta0": 5e-3, "schedule": "cosine", **changes}
+    )
+
+
+def _elu(**changes: Any) -> Plan:
+    return Plan("erm", schedule="cosine", eta0=2e-3, **changes)
+
+
+PAPER: dict[str, Any] = {"n_outer": 10_000, "eta0": 1e-4, "alpha": 0.5, "lam": "paper", "device": "auto"}
+SCALES: dict[str, Scale] = {
+    "quick": Scale(
+        "quick",
+        alexnet=Size(
+            _narrow(options={"width": 1 / 24, "channels_last": True}, n_outer=3, n_inner=3, group_size=20),
+            seeds=1, n_test=40, n_validation=20, steps=3, n_train=300,
+        ),
+        elu=Size(
+            Plan("erm", n_outer=6, n_inner=4, group_size=50), seeds=2, n_test=60, n_validation=40, steps=4, n_train=600
+        ),
+        strengths=2,
+        grid=2,
+    ),
+    "cpu": Scale(
+        "cpu",
+        alexnet=Size(_narrow(), seeds=1, n_test=400, n_validation=200, steps=50, short=0.25),
+        elu=Size(_elu(n_outer=600), seeds=3, n_test=1000, n_validation=400, steps=50),
+        strengths=4,
+        grid=3,
+    ),
+    "overnight": Scale(
+        "overnight",
+        alexnet=Size(_narrow(n_outer=300), seeds=2, n_test=400, n_validation=200, steps=50, short=0.25),
+        elu=Size(_elu(n_outer=1200), seeds=5, n_test=1000, n_validation=400, steps=100),
+        strengths=6,
+        grid=3,
+    ),
+    "paper": Scale(
+        "paper",
+        alexnet=Size(Plan("erm", model="alexnet", **PAPER), seeds=3, n_test=10_000, n_validation=2_000, steps=100),
+        elu=Size(Plan("erm", **PAPER), seeds=5, n_test=10_000, n_validation=2_000, steps=100),
+        strengths=20,
+        grid=5,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,36 +193,18 @@ def _rows(
     return Rows(train, validation, some_rows(table.test, n_test, seed), _blocks(table))
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """One attack at several strengths: eps (fractions of E‖X‖), or counts at one eps.
+def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
+    """Rows to train on, and n others, at most a quarter, to choose sizes on."""
+    n = min(n, len(rows) // 4)
+    split = rows.split_at_random(n / len(rows), seed)
+    return split.train, split.test
 
-    reference: the strength at which sizes are chosen
-    blocks:    whether blocks of features are counted, not features
-    """
 
-    name: str
-    attack: str
-    strengths: tuple[float, ...]
-    reference: float
-    eps: float | None = None
-    blocks: bool = False
-
-    def describe(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
-    def at(self, strength: float, unit: float, steps: int, blocks: Any) -> Attack:
-        """The attack of that strength; unit is E‖X‖, `blocks` a number for each feature."""
-        eps = unit * (strength if self.eps is None else self.eps)
-        if self.attack == "universal":
-            return attacks.Universal(eps, steps=steps)
-        if self.attack == "pgd":
-            return attacks.PGD(eps, steps=steps)
-        if self.attack == "low-rank":
-            return attacks.LowRank(eps, rank=int(strength), steps=steps)
-        groups = blocks if self.blocks else None
-        return attacks.GroupSparse(eps, k=int(strength), feature_groups=groups, steps=steps)
+def some_rows(rows: Table, n: int, seed: int) -> Table:
+    """At most n of the rows, every class with its share."""
+    if n >= len(rows):
+        return rows
+    return rows.split_at_random(n / len(rows), seed).test
 
 
 def shrunk(data: str, scale: Scale) -> float:
@@ -180,33 +246,16 @@ def arena(
     )
 
 
-def by_eps(attack: str, scale: Scale, arena: Arena) -> list[Sweep]:
-    """An attack over its norm."""
-    sizes = scale.pick([arena.shrunk * eps for eps in EPS])
-    return [Sweep(attack, attack, sizes, reference=_middle(sizes))]
+def elu_on(scale: Scale, data: str = "mnist", *, full: bool = False, **changes: Any) -> Arena:
+    """The ELU net on a data set, trained on fewer groups than elsewhere unless `full`."""
+    plan = scale.elu.plan
+    n_outer = plan.n_outer if full else plan.n_outer // SHORTER.get(scale.name, 1)
+    return arena(scale, scale.elu, f"{data}-elu", data, plan={"n_outer": n_outer, **changes})
 
 
-def by_columns(scale: Scale, arena: Arena) -> list[Sweep]:
-    """The group-sparse attack over the number of columns, and of blocks where there are any."""
-    counts = scale.pick(COLUMNS)
-    kinds = [("group-sparse", False)] + ([(f"group-sparse, {arena.blocks}", True)] if arena.blocks else [])
-    return [
-        Sweep(name, "group-sparse", counts, reference=_middle(counts), eps=eps, blocks=blocks)
-        for name, blocks in kinds
-        for eps in _sizes(scale, arena)
-    ]
-
-
-def by_rank(scale: Scale, arena: Arena) -> list[Sweep]:
-    """The low-rank attack over the rank."""
-    ranks = scale.pick(RANKS)
-    return [Sweep("low-rank", "low-rank", ranks, reference=_middle(ranks), eps=eps) for eps in _sizes(scale, arena)]
-
-
-def _sizes(scale: Scale, arena: Arena) -> tuple[float, ...]:
-    """The eps of attacks that are counted; a narrow AlexNet takes long on two cores and gets the first alone."""
-    is_long = arena.plan.model == "alexnet" and scale.name in ("quick", "cpu")
-    return arena.counts[:1] if is_long else arena.counts
+def number_of_seeds(scale: Scale, seeds: int | None) -> int:
+    """Those that were asked for, or those of the scale."""
+    return scale.elu.seeds if seeds is None else seeds
 
 
 def _blocks(table: Table) -> Any:
@@ -215,7 +264,3 @@ def _blocks(table: Table) -> Any:
         return table.feature_groups
     channels, height, width = table.X.shape[1:]
     return np.tile(np.arange(height * width), channels)
-
-
-def _middle(strengths: tuple[float, ...]) -> float:
-    return strengths[(len(strengths) - 1) // 2]

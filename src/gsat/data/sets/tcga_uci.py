@@ -13,7 +13,7 @@ import numpy as np
 from gsat.data.catalogue import KNOWN, UCI_ARCHIVE
 from gsat.data.fetching.archives import extract
 from gsat.data.files import needed
-from gsat.data.readers.matrices import read_text, text_rows
+from gsat.data.readers.text import read_text, text_rows
 from gsat.data.rules import sha256_of
 from gsat.data.table import Table
 

@@ -1,4 +1,4 @@
-"""Data that comes with the packages gsat needs anyway."""
+"""The digits that come with scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,0 +1,91 @@
+"""What a reader found in a file, checked column by column, and made a `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gsat.data.rules import sha256_of, whole
+from gsat.data.table import Table
+
+NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids="
+
+
+def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> None:
+    """Raise unless no two of the names are equal."""
+    repeated = np.flatnonzero(pd.Series(list(names), dtype=object).duplicated())
+    if len(repeated):
+        again = int(repeated[0])
+        first = list(names).index(names[again])
+        raise ValueError(
+            f"{path} must have distinct {what}, got {names[again]!r} at positions {first} and {again} "
+            f"({len(repeated)} in all repeat an earlier one){remedy}"
+        )
+
+
+def annotation(path: Path, option: str, values: Any, row: Callable[[int], str]) -> NDArray[Any]:
+    """One label, batch or id per sample as text or numbers, none missing; `row` words the place of a sample."""
+    array = values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values)
+    if array.dtype.kind == "S":
+        with whole(path, "UTF-8", UnicodeDecodeError):
+            array = np.char.decode(array, "utf-8")
+    missing = np.asarray(pd.isna(array) | (array == "") if array.dtype.kind in "OU" else pd.isna(array))
+    if array.ndim == 1 and missing.any():
+        first = int(np.flatnonzero(missing)[0])
+        raise ValueError(
+            f"{path} must have a value of {option} for every sample, got none for {missing.sum()} of {len(array)}, "
+            f"the first at {row(first)}; fill them in or leave these samples out"
+        )
+    if array.dtype.kind == "O":
+        types = sorted({type(value).__name__ for value in array.ravel()})
+        if types not in (["str"], []):
+            raise ValueError(f"{path} must hold text or numbers of one type in {option}, got {' and '.join(types)}")
+        array = array.astype(str)
+    if array.dtype.kind not in "biufU":
+        raise ValueError(f"{path} must hold text or numbers in {option}, got {array.dtype}")
+    return array
+
+
+def as_float32(path: Path, name: str, values: NDArray[Any]) -> NDArray[np.float32]:
+    """Real numbers as float32; what is too large for it becomes infinite, which `checked` then reports."""
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{path} must hold real numbers in {name}, got {values.dtype}")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def by_id(ids: Sequence[Any] | None) -> Callable[[int], str]:
+    """Words the place of a sample by its id, or by its row counted from 0 where there are no ids."""
+    return lambda i: f"row {i}" if ids is None or i >= len(ids) else f"sample {ids[i]!r}"
+
+
+def checked(path: Path, row: Callable[[int], str], *, beside: Sequence[Path] = (), **fields: Any) -> Table:
+    """The Table of these fields, read from `path`, once it holds what a table must.
+
+    That is at least one sample and one feature, finite numbers, distinct feature names and sample ids. The
+    checksum is that of the file at `path` followed by those `beside` it.
+    """
+    try:
+        made = Table(**fields, source=str(path))
+    except ValueError as error:
+        error.add_note(f"while reading {path}")
+        raise
+    if made.X.size == 0:
+        raise ValueError(f"{path} must hold at least one sample and one feature, got shape {made.X.shape}")
+    distinct(path, "feature names", made.feature_names or ())
+    distinct(path, "sample ids", made.sample_ids or ())
+    bad = ~np.isfinite(made.X.reshape(len(made), -1))
+    if bad.any():
+        i, j = divmod(int(bad.argmax()), bad.shape[1])
+        feature = f"feature {j}" if made.feature_names is None else f"feature {made.feature_names[j]!r}"
+        raise ValueError(
+            f"{path} must hold finite float32 numbers, got {bad.sum()} of {bad.size} missing or infinite, the first "
+            f"at {row(i)}, {feature}; fill them in, or leave out these samples or features"
+        )
+    return replace(made, checksum=sha256_of(path, *beside))

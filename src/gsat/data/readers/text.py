@@ -1,0 +1,119 @@
+"""Tables of numbers in .csv and .tsv files."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsat.data.readers.columns import NAME_IT, annotation, checked, distinct
+from gsat.data.rules import among, not_utf8
+from gsat.data.table import Table
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null"})  # how R, pandas and databases write it
+NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?")  # "01" is a name: it would not print as it came
+
+
+def read_text(path: Path, *, label: str | None = None, batch: str | None = None, ids: str | None = None) -> Table:
+    """A .csv or .tsv file in UTF-8: a header, then one sample per line; all other columns are features.
+
+    A first column without a name, as R and pandas write the row names, holds the ids unless `ids` names
+    another. Labels and batches are numbers if all of them are written as numbers (01 is not), else text.
+    """
+    rows = text_rows(path, SEPARATORS[path.suffix.lower()])
+    _, header = next(rows)
+    special = {"ids": ids if ids is not None or header[0] else "", "label": label, "batch": batch}
+    at = {
+        option: header.index(among(path, option, name, header, "column"))
+        for option, name in special.items()
+        if name is not None
+    }
+    unused = {0} if not header[0] else set()  # row names are never features
+    features = [j for j in range(len(header)) if j not in {*at.values(), *unused}]
+    kept: dict[str, list[str]] = {option: [] for option in at}
+    lines: list[int] = []
+    numbers = array("f")  # grows in place: the matrix is never there twice
+    for line, cells in rows:
+        lines.append(line)
+        for option, j in at.items():
+            kept[option].append("" if cells[j].strip() in MISSING else cells[j])
+        numbers.extend(_numbers(path, line, cells, header, features))
+    X = np.frombuffer(numbers, np.float32) if numbers else np.empty(0, np.float32)
+
+    def row(i: int) -> str:
+        return f"line {lines[i]}"
+
+    found = {option: annotation(path, f"{option}={special[option]!r}", values, row) for option, values in kept.items()}
+    return checked(
+        path,
+        row,
+        X=X.reshape(len(lines), len(features)),
+        y=as_numbers(found["label"]) if "label" in at else None,
+        batch=as_numbers(found["batch"]) if "batch" in at else None,
+        feature_names=tuple(header[j] for j in features),
+        sample_ids=tuple(found["ids"].tolist()) if "ids" in at else None,
+    )
+
+
+def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of the header, whose names are distinct, then of every line with as many cells."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream, delimiter=separator, strict=True)
+        header: list[str] = []
+        try:
+            for cells in rows:
+                if not header and any("\0" in cell for cell in cells):
+                    raise not_utf8(path)
+                if not header and cells:
+                    header = cells
+                    distinct(path, "column names", header)
+                    if "" in header[1:]:
+                        raise ValueError(f"{path}, line {rows.line_num}, column {header.index('', 1) + 1} has no name")
+                elif cells and len(cells) != len(header):
+                    raise ValueError(
+                        f"{path}, line {rows.line_num} must have {len(header)} cells as the header has, "
+                        f"got {len(cells)}"
+                    )
+                if cells:
+                    yield rows.line_num, cells
+        except UnicodeDecodeError as error:
+            raise not_utf8(path) from error
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {rows.line_num} must be a line of a table, got: {error}") from error
+    if not header:
+        raise ValueError(f"{path} must start with a header of column names, got an empty file")
+
+
+def as_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Text that is all written as whole numbers as int64, as numbers as float64, else as it is."""
+    matches = [NUMBER.fullmatch(value) for value in values.tolist()]
+    if not matches or not all(matches):
+        return values
+    return values.astype(np.float64 if any(match and match.lastindex != 1 for match in matches) else np.int64)
+
+
+def _numbers(path: Path, line: int, cells: list[str], header: list[str], features: list[int]) -> list[float]:
+    """The features of one line of text; what is missing is NaN."""
+    wanted = [cells[j] for j in features]
+    try:
+        if "_" not in "".join(wanted):  # float() reads 1_2 as 12
+            return list(map(float, wanted))
+    except ValueError:
+        pass
+    found = []
+    for name, cell in zip((header[j] for j in features), wanted, strict=True):
+        try:
+            found.append(math.nan if cell.strip() in MISSING else float(cell.replace("_", "?")))
+        except ValueError:
+            raise ValueError(
+                f"{path}, line {line}, column {name!r} must be a number, got {cell!r}; {NAME_IT}"
+            ) from None
+    return found

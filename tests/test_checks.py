@@ -1,0 +1,72 @@
+"""Rules of input that need no tensors, and that torch is not needed for them."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from gsat import _checks
+
+NAMES = ("low-rank", "pgd")
+
+
+@pytest.mark.parametrize("value", [0.5, np.float32(0.5), torch.tensor(0.5), torch.tensor(0.5, dtype=torch.float64)])
+def test_a_number_may_be_a_scalar_of_numpy_or_torch(value):
+    found = _checks.number("rho", value, above=0)
+    assert type(found) is float
+    assert found == 0.5
+
+
+@pytest.mark.parametrize("value", ["0.5", True, None, torch.tensor([0.5]), torch.tensor(True)])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(TypeError, match=r"^rho must be a number, got"):
+        _checks.number("rho", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("pgd", ("pgd", None, None)),
+        ("low-rank:5", ("low-rank", 5, None)),
+        ("pgd@0.2", ("pgd", None, 0.2)),
+        ("low-rank:5@1e-3", ("low-rank", 5, 1e-3)),
+    ],
+)
+def test_the_parts_of_an_attack(text, parts):
+    assert _checks.attack_text(text, NAMES) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("low-rank:x", "an attack must read .* got 'low-rank:x'"),
+        ("low-rank:1.5", "an attack must read .* got 'low-rank:1.5'"),
+        ("pgd@much", "an attack must read .* got 'pgd@much'"),
+        ("hammer:3", "attack must be one of low-rank, pgd, got 'hammer'"),
+        ("", "attack must be one of low-rank, pgd, got ''"),
+    ],
+)
+def test_what_is_no_attack_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        _checks.attack_text(text, NAMES)
+
+
+def test_one_of_names_what_is_allowed():
+    assert _checks.one_of("rule", "pgd", NAMES) == "pgd"
+    with pytest.raises(ValueError, match=re.escape("rule must be one of low-rank, pgd, got 'PGD'")):
+        _checks.one_of("rule", "PGD", NAMES)
+
+
+def test_numbers_and_names_are_checked_without_torch():
+    code = """
+import sys
+from gsat import _checks
+_checks.number("rho", 2, above=1)
+_checks.count("k", 3, least=1)
+_checks.attack_text("pgd@0.1", ["pgd"])
+sys.exit("torch" in sys.modules or "numpy" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
