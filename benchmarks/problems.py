@@ -17,6 +17,7 @@ from gsat.defences import GSAT, Defence
 from gsat.models import layout
 from gsat.registry import structure_cost
 from gsat.training.budget import Control, control_for
+from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 from timing import Job
 
@@ -134,7 +135,7 @@ def settled(problem: Problem, structure: str, *, steps: int, m: int) -> tuple[Pr
     m = min(m, problem.m)
     run = problem.run(gsat_of(structure, m, tol=None), m=m)
     for _ in range(steps):
-        run.step(record=False, folder=None)
+        iterate(run)
     return replace(problem, model=run.model), run.control
 
 
@@ -147,10 +148,10 @@ class Iteration:
         self.measures: list[float] = []
 
     def __call__(self) -> None:
-        step = self.run.step(record=True, folder=None)
+        step = iterate(self.run)
         last = self.run.defence.adversary.last if isinstance(self.run.defence, GSAT) else None
         self.gradients += [last.n_gradients] if last else []
-        self.measures += [step.measure] if step and step.measure is not None else []
+        self.measures += [step.measure] if step.measure is not None else []
 
     @property
     def note(self) -> str:

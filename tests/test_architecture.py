@@ -10,7 +10,7 @@ import gsat
 
 ROOT = Path(gsat.__file__).parent
 LEVELS = (  # packages and root modules; each imports only from levels above it in this list
-    {"_checks", "_files"},
+    {"_checks", "_defaults", "_files"},
     {"_arrays", "data"},
     {"losses", "costs", "models"},
     {"solvers", "diagnosis"},
@@ -26,7 +26,7 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 ONLY = {  # these may import less than their level allows
-    "data": {"_checks", "_files"},
+    "data": {"_checks", "_defaults", "_files"},
     "diagnosis": {"_checks", "_arrays", "costs"},
     "report": set(),
 }

@@ -22,6 +22,7 @@ from gsat.experiments.timing import Times, alternate
 from gsat.registry import structure_cost
 from gsat.solvers import Proximal
 from gsat.training.budget import control_for
+from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 
 CLASSES, BUDGET, ALPHA = 10, 0.05, 0.2
@@ -78,10 +79,10 @@ class Bench:
         net = models.build(self.model, self.shape, CLASSES, seed=0, **self.options).to(self.device)
         started = self._run(net, ERM(), X, y)
         for _ in range(settling):
-            started.step(record=False, folder=None)
+            iterate(started)
         run = self._run(Plain(net) if plain else net, defence(BUDGET * mean_norm(X)), X, y)
         for _ in range(settling):
-            run.step(record=False, folder=None)
+            iterate(run)
         return run
 
     def _run(self, net: nn.Module, defence: Defence, X: Tensor, y: Tensor) -> Run:
@@ -123,7 +124,7 @@ def timed(bench: Bench, rounds: int, settling: int) -> Times:
 
 
 def _iteration(run: Run) -> Callable[[], object]:
-    return lambda: run.step(record=True, folder=None)
+    return lambda: iterate(run)
 
 
 def measure(place: Place, plan: Plan, widths: list[int], rounds: list[int]) -> pd.DataFrame:
