@@ -36,8 +36,8 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
+    from gsat.estimators import load
     from gsat.estimators.from_table import known_rows, samples
-    from gsat.estimators.gsat import load
     from gsat.evaluation import evaluate
     from gsat.registry import parse_attack
 

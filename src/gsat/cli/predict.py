@@ -47,7 +47,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
-    from gsat.estimators.gsat import load
+    from gsat.estimators import load
 
     vacant(out, force=force)
     classifier = load(run)

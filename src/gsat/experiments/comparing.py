@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 
 from gsat.data import Table
+from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Plan, known_rows, samples, train
-from gsat.estimators.gsat import load
 from gsat.evaluation import evaluate
 from gsat.registry import STRUCTURES, parse_attack
 

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from gsat import models
 from gsat._arrays.norms import mean_norm
 from gsat.defences import ERM, GSAT, PGD, Defence
-from gsat.estimators.from_table import RECOMMENDED_ALPHA, Plan
+from gsat.estimators.from_table import Plan
 from gsat.experiments.pieces import Piece, Place
 from gsat.experiments.reproducing import Experiment, Outcome
 from gsat.experiments.scales import Scale
@@ -25,7 +25,7 @@ from gsat.training.budget import control_for
 from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 
-CLASSES, BUDGET, ALPHA = 10, 0.05, 0.2
+CLASSES, BUDGET = 10, 0.05
 IMAGES = {"MNIST": (1, 28, 28), "CIFAR-10": (3, 32, 32)}
 PAPER = {("MNIST", "group-sparse"): 1.35, ("MNIST", "low-rank"): 1.24}
 PAPER |= {("CIFAR-10", "group-sparse"): 1.19, ("CIFAR-10", "low-rank"): 1.65}
@@ -101,7 +101,7 @@ class Bench:
 
 def gsat(structure: str, kind: str, n_inner: int, group_size: int) -> GSAT:
     """GSAT with exactly n_inner gradients, as it is trained (n_inner at most), or with the paper's ADMM."""
-    cost = structure_cost(structure, alpha=RECOMMENDED_ALPHA.get(structure, ALPHA), group_size=group_size)
+    cost = structure_cost(structure, group_size=group_size)
     if kind == TRAINED:
         return GSAT(cost, n_inner=n_inner)
     return GSAT(cost, solver="admm" if kind == ADMM else Proximal(tol=0.0), n_inner=n_inner)
