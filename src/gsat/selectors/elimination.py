@@ -16,8 +16,7 @@ from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import GroupSparse
 from gsat.defences import GSAT
 from gsat.models import ELUNet, seeded
-from gsat.training.history import Step
-from gsat.training.loop import gdadmm
+from gsat.training import Step, gdadmm
 
 SMALL = 0.1  # the first weights, in units of the usual ones: a feature must earn its effort
 MOMENTUM = 0.9
