@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -186,12 +187,14 @@ def test_the_budget_is_reached(
 ) -> None:
     """It can be reached where the loss has a slope, the structure lets something move, and λ has the time to settle.
 
-    So: all samples in every group, the recommended alpha, and steps so short that the model hardly changes.
+    So: all samples in every group, the recommended alpha, steps so short that the model hardly changes, and the mean
+    over many groups, since the batches of "universal" are drawn anew for each.
     """
     data = Data(n, d, 2, dtype, constant=False, rare=False, scale=scale, seed=seed)
     defence = registry.named(name, eps=0.0, n_inner=8, group_size=n)
     _, history = train(data, defence, n_outer=120, eta0=1e-5, group_size=n, budget=budget)
-    assert history.mean_norm == pytest.approx(budget * gsat.mean_norm(data.X), rel=0.15)
+    late = fmean(step.mean_norm for step in history.steps[60:])
+    assert late == pytest.approx(budget * gsat.mean_norm(data.X), rel=0.1)
 
 
 def test_a_loss_that_is_not_finite_is_told(tmp_path: Any) -> None:
