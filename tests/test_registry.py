@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -110,6 +111,20 @@ def test_the_same_words_give_the_same_model(table: Table) -> None:
     same, other = (gsat.GSATClassifier("group-sparse", alpha=alpha, **words) for alpha in (0.1, 0.5))
     assert bits(same.fit_run(table.X, table.y, seed=0)) == bits(ours)
     assert bits(other.fit_run(table.X, table.y, seed=0)) != bits(ours)
+
+
+def test_the_defaults_that_users_were_promised() -> None:
+    params = gsat.GSATClassifier().get_params()
+    promised = {"structure": "low-rank", "lam": "auto", "budget": 0.05, "alpha": None, "k": None, "solver": "proximal"}
+    sizes = {"n_inner": 20, "n_outer": 1000, "group_size": 200, "eta0": 1e-3, "hidden": 100, "standardize": True}
+    assert promised | sizes == {name: params[name] for name in (*promised, *sizes)}
+    assert gsat.GSATRegressor().get_params() == {k: v for k, v in params.items() if k != "class_weight"}
+    assert gsat.PGDClassifier().eps == gsat.StructuredATClassifier().eps == 0.05
+    loop = {name: entry.default for name, entry in inspect.signature(gsat.gdadmm).parameters.items()}
+    assert (loop["group_size"], loop["budget"], loop["lam"], loop["eta0"]) == (200, 0.05, "auto", 1e-4)
+    assert registry.named("low-rank", eps=1.0).describe()["n_inner"] == 20  # type: ignore[attr-defined]
+    assert registry.named("pgd", eps=1.0).attack.steps == 20  # type: ignore[attr-defined]
+    assert gsat.Universal() == gsat.Universal(0.5)
 
 
 @pytest.mark.parametrize("name", registry.NAMES)
