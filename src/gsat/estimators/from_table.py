@@ -121,7 +121,20 @@ def train(
 
 
 def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
-    """The classifier of the plan, not fitted, for samples as those of the table."""
+    """The classifier of a plan.
+
+    Parameters
+    ----------
+    plan
+        What is trained, and how.
+    table
+        Samples, by whose shape and feature groups the classifier is set.
+
+    Returns
+    -------
+    TorchClassifier
+        Not fitted.
+    """
     name = registry.check_defence(plan.defence)
     shared: dict[str, Any] = {
         "n_outer": plan.n_outer,
@@ -148,13 +161,35 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
 
 
 def samples(table: Table) -> Any:
-    """X as the classifiers take it: a frame where the features have names, which are then kept with the model."""
+    """X as the classifiers take it.
+
+    Parameters
+    ----------
+    table
+        Samples (n, *features).
+
+    Returns
+    -------
+    array or DataFrame
+        A frame where the features have names, which are then kept with the model; else X as it is.
+    """
     if table.feature_names is None or table.X.ndim > 2:
         return table.X
     return pd.DataFrame(table.X, columns=list(table.feature_names), copy=False)
 
 
 def known_rows(table: Table, classifier: TorchClassifier) -> Table:
-    """The rows whose class the classifier has seen in training."""
+    """The rows whose class the classifier has seen in training.
+
+    Parameters
+    ----------
+    table, classifier
+        Labelled samples, and a fitted classifier.
+
+    Returns
+    -------
+    Table
+        The table itself where all classes are known.
+    """
     seen = np.isin(table.y, classifier.classes_)  # type: ignore[arg-type]
     return table if seen.all() else table.subset(seen)
