@@ -26,7 +26,7 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 ONLY = {  # these may import less than their level allows
-    "data": {"_checks", "_defaults", "_files"},
+    "data": {"_checks", "_files"},
     "diagnosis": {"_checks", "_arrays", "costs"},
     "report": set(),
 }

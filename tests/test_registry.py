@@ -83,6 +83,13 @@ def test_attacks_are_read_from_text(text: str, expected: attacks.Attack) -> None
     assert registry.parse_attack(text, 2.0) == expected
 
 
+def test_a_structure_with_a_count_says_what_it_counts() -> None:
+    words = {name: (row.k, row.axis) for name, row in registry.STRUCTURES.items()}
+    assert words["group-sparse"] == (50, "columns that move")
+    assert words["low-rank"] == (5, "rank")
+    assert words["universal"] == words["unstructured"] == (None, "eps / E‖X‖")
+
+
 @pytest.mark.parametrize("text", ["low-rank:many", "pgd@far", "low-rank:1.5@0.1"])
 def test_text_that_is_no_attack(text: str) -> None:
     with pytest.raises(ValueError, match='an attack must read "name", "name:count" or "name:count@eps", got'):

@@ -17,9 +17,8 @@ class ERMClassifier(TorchClassifier):
 
     Parameters
     ----------
-    n_outer, group_size, module, module_options, in_shape, hidden, eta0, schedule, ema, standardize, class_weight, \
-device, warm_start, callbacks, verbose, random_state
-        As in `GSATClassifier`.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
@@ -28,18 +27,7 @@ device, warm_start, callbacks, verbose, random_state
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class EpsClassifier(TorchClassifier):
-    """A baseline of size `eps`, a fraction of E‖X‖ where the module sees the data.
-
-    Parameters
-    ----------
-    eps
-        Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
-    n_inner
-        Gradients for a group, where the defence takes more than one.
-    n_outer, group_size, module, module_options, in_shape, hidden, eta0, schedule, ema, standardize, class_weight, \
-device, warm_start, callbacks, verbose, random_state
-        As in `GSATClassifier`.
-    """
+    """A baseline of size `eps`, a fraction of E‖X‖₂ where the module sees the data."""
 
     defence: ClassVar[str]  # its name in the registry
 
@@ -51,18 +39,32 @@ device, warm_start, callbacks, verbose, random_state
 
 
 class PGDClassifier(EpsClassifier):
-    """Ordinary adversarial training: every sample moves on its own, by n_inner steps of projected gradient ascent.
+    """Ordinary adversarial training: every sample moves on its own, by projected gradient ascent.
 
-    The parameters are those of `EpsClassifier`.
+    Parameters
+    ----------
+    eps
+        Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
+    n_inner
+        Steps of the ascent for a group.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     defence = "pgd"
 
 
 class FGMClassifier(EpsClassifier):
-    """Adversarial training with the fast gradient method; n_inner is not used.
+    """Adversarial training with the fast gradient method: one gradient for a group.
 
-    The parameters are those of `EpsClassifier`.
+    Parameters
+    ----------
+    eps
+        Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
+    n_inner
+        Not used.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     defence = "fgm"
@@ -71,16 +73,30 @@ class FGMClassifier(EpsClassifier):
 class FGSMClassifier(EpsClassifier):
     """As `FGMClassifier`, with the signs of the gradient for its direction: FGSM with an L2-matched norm.
 
-    The parameters are those of `EpsClassifier`.
+    Parameters
+    ----------
+    eps
+        Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
+    n_inner
+        Not used.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     defence = "fgsm"
 
 
 class UniversalATClassifier(EpsClassifier):
-    """Universal adversarial training with one carried shift; n_inner is not used.
+    """Universal adversarial training with one shift, carried over from group to group.
 
-    The parameters are those of `EpsClassifier`.
+    Parameters
+    ----------
+    eps
+        Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
+    n_inner
+        Not used.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     defence = "universal-at"
@@ -102,9 +118,8 @@ class StructuredATClassifier(TorchClassifier):
         Gradients of the attack for a group.
     feature_groups
         One block for each column; the columns of a block move together.
-    n_outer, group_size, module, module_options, in_shape, hidden, eta0, schedule, ema, standardize, class_weight, \
-device, warm_start, callbacks, verbose, random_state
-        As in `GSATClassifier`.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
     """
 
     structure: str = field(default=_defaults.STRUCTURE, kw_only=False)

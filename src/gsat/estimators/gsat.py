@@ -104,6 +104,21 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         Above 0, a progress bar.
     random_state
         Of weights, groups and random batches.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted; the order of the module's outputs.
+    module_
+        The trained network, in eval mode.
+    history_
+        What was recorded in training.
+    lam_
+        λ, the mean over the last tenth of the groups.
+    mean_norm_
+        E‖X‖₂ of the training samples as the module sees them.
+    mean_, scale_
+        Mean and deviation of each column.
     """
 
     def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:
@@ -128,9 +143,15 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
 
     Parameters
     ----------
-    structure, lam, budget, alpha, k, solver, n_inner, n_outer, group_size, module, module_options, in_shape, hidden, \
-eta0, schedule, ema, standardize, feature_groups, feature_mask, device, warm_start, callbacks, verbose, random_state
+    structure, **others
+        Those of `GSATClassifier` but class_weight.
+
+    Attributes
+    ----------
+    module_, history_, lam_, mean_norm_, mean_, scale_
         As in `GSATClassifier`.
+    y_mean_, y_scale_
+        Mean and deviation of the numbers in training.
     """
 
     def fit(self, X: Any, y: Any, batch: Any = None) -> GSATRegressor:
