@@ -13,6 +13,7 @@ import torch
 import gsat
 from gsat.data import load
 from gsat.models import build
+from gsat.training.loop import iterate
 from problems import N_INNER, Iteration, Problem
 from timing import alternate
 
@@ -39,7 +40,7 @@ def main() -> None:
     for alpha in ALPHAS:
         run = problem.run(gsat.defences.GSAT(gsat.GroupSparse(alpha), n_inner=N_INNER))
         for _ in range(options.before):
-            run.step(record=False, folder=None)
+            iterate(run)
         jobs[f"alpha = {alpha:g}"] = Iteration(run)
     times = alternate(jobs, options.rounds)
     print(f"{problem.name}, {problem.X.shape[1]:,} genes, {torch.get_num_threads()} threads; {PGD} = 1")

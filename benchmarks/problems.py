@@ -17,13 +17,13 @@ from gsat.defences import GSAT, Defence
 from gsat.models import layout
 from gsat.registry import structure_cost
 from gsat.training.budget import Control, control_for
+from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 from timing import Job
 
 CLASSES, BUDGET, N_INNER = 10, 0.05, 20
 LEARNT, MOST_LESSONS = 0.5, 100
 STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
-ALPHA = {"group-sparse": 0.1}  # 0.2 for the others: docs/choose.md
 
 
 class Opaque(nn.Module):
@@ -118,14 +118,12 @@ def elu(d: int, m: int = 200, n: int | None = None) -> Problem:
 def gsat_of(structure: str, m: int, *, tol: float | None = 0.0, n_inner: int = N_INNER) -> GSAT:
     """The defence with n_inner gradients, whatever they gain; with tol=None as training has it by default."""
     solver = "proximal" if tol is None else gsat.Proximal(tol=tol)
-    return GSAT(
-        structure_cost(structure, alpha=ALPHA.get(structure, 0.2), group_size=m), solver=solver, n_inner=n_inner
-    )
+    return GSAT(structure_cost(structure, group_size=m), solver=solver, n_inner=n_inner)
 
 
 def of_columns(share: float, d: int) -> GSAT:
     """Group-sparse with 20 gradients, where that share of the d columns moves: by their number, or all by a small α."""
-    cost = gsat.GroupSparse(ALPHA["group-sparse"], k=round(share * d)) if share < 1 else gsat.GroupSparse(1e-4)
+    cost = structure_cost("group-sparse", k=round(share * d)) if share < 1 else gsat.GroupSparse(1e-4)
     return GSAT(cost, solver=gsat.Proximal(), n_inner=N_INNER)
 
 
@@ -134,7 +132,7 @@ def settled(problem: Problem, structure: str, *, steps: int, m: int) -> tuple[Pr
     m = min(m, problem.m)
     run = problem.run(gsat_of(structure, m, tol=None), m=m)
     for _ in range(steps):
-        run.step(record=False, folder=None)
+        iterate(run)
     return replace(problem, model=run.model), run.control
 
 
@@ -147,10 +145,10 @@ class Iteration:
         self.measures: list[float] = []
 
     def __call__(self) -> None:
-        step = self.run.step(record=True, folder=None)
+        step = iterate(self.run)
         last = self.run.defence.solution if isinstance(self.run.defence, GSAT) else None
         self.gradients += [last.n_gradients] if last else []
-        self.measures += [step.measure] if step and step.measure is not None else []
+        self.measures += [step.measure] if step.measure is not None else []
 
     @property
     def note(self) -> str:

@@ -10,7 +10,7 @@ import gsat
 
 ROOT = Path(gsat.__file__).parent
 LEVELS = (  # packages and root modules; each imports only from levels above it in this list
-    {"_checks", "_files"},
+    {"_checks", "_defaults", "_files"},
     {"_arrays", "data"},
     {"losses", "costs", "models"},
     {"solvers", "diagnosis"},

@@ -1,19 +1,53 @@
-"""Every name that the command line, the estimators, the experiments and the report know: costs, attacks, defences."""
+"""The one table of names: structures with their cost and their attack, and the defences and attacks without one.
+
+A new structure is one row of `STRUCTURES`. Everything that takes a name looks it up here: `named`, `structure_cost` and
+`parse_attack` below, and through them the estimators, the command line and the experiments.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Generator
 
-from gsat import attacks
+from gsat import _defaults, attacks
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
 from gsat.defences import ERM, FGM, GSAT, PGD, Defence, Structured, UniversalAT
+from gsat.losses import SampleLoss
 from gsat.solvers import Solver
 
+BY_ATTACK = "structured-"  # before a structure's name: adversarial training with its attack, without a price
 
-def universal_cost(alpha: float = 0.5, group_size: int = 200) -> PerBatch:
+
+@dataclass(frozen=True)
+class Structure:
+    """A structure of perturbations: one row of the table.
+
+    Parameters
+    ----------
+    cost
+        Makes the cost; called with the keywords alpha, k, feature_groups and group_size.
+    attack
+        Makes the attack; called with the keywords eps, k, feature_groups, steps and loss. None where there is none.
+    alpha
+        The recommended weight of the structure in the cost (docs/choose.md).
+    k
+        Columns or rank of the attack where none is given; None where it has no such number.
+    axis
+        What the strength of the attack is called on the axis of a figure.
+    """
+
+    cost: Callable[..., GroupCost | PerBatch]
+    attack: Callable[..., Attack] | None = None
+    alpha: float = 0.2
+    k: int | None = None
+    axis: str = "eps / E‖X‖"
+
+
+def universal_cost(alpha: float = 0.5, group_size: int = _defaults.GROUP_SIZE) -> PerBatch:
     """The cost of structure="universal": a shift for every two samples of the group, drawn at random.
 
     With a single shift for the whole group the model chases one shift a step and forgets the others; more shifts, each
@@ -22,68 +56,230 @@ def universal_cost(alpha: float = 0.5, group_size: int = 200) -> PerBatch:
     return PerBatch(Universal(alpha), n_random=max(1, group_size // 2))
 
 
-STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
-NAMES = (
-    "erm", "fgm", "fgsm", "pgd", "universal-at", *STRUCTURES,
-    "structured-universal", "structured-group-sparse", "structured-low-rank",
-)  # fmt: skip
+STRUCTURES: dict[str, Structure] = {
+    "universal": Structure(
+        cost=lambda alpha, group_size, **_: universal_cost(alpha, group_size),
+        attack=lambda eps, steps, loss, **_: attacks.Universal(eps, steps=steps, loss=loss),
+    ),
+    "group-sparse": Structure(
+        cost=lambda alpha, k, feature_groups, **_: GroupSparse(alpha, k=k, feature_groups=feature_groups),
+        attack=lambda eps, **options: attacks.GroupSparse(eps, **options),
+        alpha=0.1,
+        k=50,
+        axis="columns that move",
+    ),
+    "low-rank": Structure(
+        cost=lambda alpha, k, **_: LowRank(alpha, k=k),
+        attack=lambda eps, k, steps, loss, **_: attacks.LowRank(eps, rank=k, steps=steps, loss=loss),
+        k=5,
+        axis="rank",
+    ),
+    "unstructured": Structure(cost=lambda **_: Unstructured()),
+}
+BASELINES: dict[str, Callable[..., Defence]] = {  # called with the keywords eps, steps and loss
+    "erm": lambda **_: ERM(),
+    "fgm": lambda eps, loss, **_: FGM(eps, loss=loss),
+    "fgsm": lambda eps, loss, **_: FGM(eps, direction="sign", loss=loss),
+    "pgd": lambda eps, steps, loss: PGD(eps, steps=steps, loss=loss),
+    "universal-at": lambda eps, loss, **_: UniversalAT(eps, loss=loss),
+}
+SAMPLE_ATTACKS: dict[str, Callable[..., Attack]] = {  # every sample moves on its own; called as the attack of a row
+    "pgd": lambda eps, steps, loss, **_: attacks.PGD(eps, steps=steps, loss=loss),
+    "fgm": lambda eps, loss, **_: attacks.FGM(eps, loss=loss),
+}
+
+
+def attacked_structures() -> tuple[str, ...]:
+    """The structures that have an attack."""
+    return tuple(name for name, row in STRUCTURES.items() if row.attack is not None)
+
+
+def defence_names() -> tuple[str, ...]:
+    """The names that `named` knows."""
+    return (*BASELINES, *STRUCTURES, *(f"{BY_ATTACK}{name}" for name in attacked_structures()))
+
+
+def attack_names() -> tuple[str, ...]:
+    """The names that `parse_attack` knows."""
+    return (*attacked_structures(), *SAMPLE_ATTACKS)
+
+
+NAMES, ATTACKS = defence_names(), attack_names()
+
+
+def structure(name: str) -> Structure:
+    """The row of a structure.
+
+    Parameters
+    ----------
+    name
+        One of `STRUCTURES`.
+
+    Returns
+    -------
+    Structure
+        Its cost, its attack, and the numbers and words that go with it.
+    """
+    if name not in STRUCTURES:
+        raise _unknown("structure", STRUCTURES, name)
+    return STRUCTURES[name]
 
 
 def structure_cost(
-    name: str, *, alpha: float = 0.5, k: int | None = None, feature_groups: Any = None, group_size: int = 200
+    name: str,
+    *,
+    alpha: float | None = None,
+    k: int | None = None,
+    feature_groups: Any = None,
+    group_size: int = _defaults.GROUP_SIZE,
 ) -> GroupCost | PerBatch:
-    """The cost of a structure by its name."""
-    if name == "universal":
-        return universal_cost(alpha, group_size)
-    if name == "group-sparse":
-        return GroupSparse(alpha, k=k, feature_groups=feature_groups)
-    if name == "low-rank":
-        return LowRank(alpha, k=k)
-    if name == "unstructured":
-        return Unstructured()
-    raise ValueError(f"structure must be one of {', '.join(STRUCTURES)}, got {name!r}")
+    """The cost of a structure by its name.
+
+    Parameters
+    ----------
+    name
+        One of `STRUCTURES`.
+    alpha
+        The weight of the structure in the cost; None for the recommended one.
+    k
+        At most k columns, or rank at most k; None for the penalised form.
+    feature_groups
+        One block number for each feature, for "group-sparse".
+    group_size
+        Samples in a group, by which "universal" chooses the number of its shifts.
+
+    Returns
+    -------
+    GroupCost or PerBatch
+        The cost c(Δ).
+    """
+    row = structure(name)
+    weight = row.alpha if alpha is None else alpha
+    return row.cost(alpha=weight, k=k, feature_groups=feature_groups, group_size=group_size)
+
+
+def check_defence(name: str) -> str:
+    """The name, where it is that of a defence; a ValueError with the names that are, otherwise."""
+    if name not in defence_names():
+        raise _unknown("defence", defence_names(), name)
+    return name
+
+
+def named_attack(
+    name: str,
+    eps: float,
+    *,
+    k: int | None = None,
+    feature_groups: Any = None,
+    steps: int,
+    loss: SampleLoss | None = None,
+) -> Attack:
+    """The attack of that name with ‖δ_i‖₂ ≤ eps.
+
+    Parameters
+    ----------
+    name
+        A structure that has an attack, or one of `SAMPLE_ATTACKS`.
+    eps
+        The norm bound, in the units of the samples.
+    k
+        Columns or rank; None for the default of the structure.
+    feature_groups, steps, loss
+        As in `gsat.attacks`.
+
+    Returns
+    -------
+    Attack
+        The attack.
+    """
+    row = STRUCTURES.get(name)
+    make = SAMPLE_ATTACKS.get(name) if row is None else row.attack
+    if make is None:
+        raise _unknown("attack", attack_names(), name)
+    count = row.k if row is not None and k is None else k
+    return make(eps=eps, k=count, feature_groups=feature_groups, steps=steps, loss=loss)
 
 
 def named(
     name: str,
     *,
     eps: float,
-    alpha: float = 0.5,
+    alpha: float | None = None,
     k: int | None = None,
     feature_groups: Any = None,
-    solver: str | Solver[Any] = "proximal",
-    n_inner: int = 20,
-    group_size: int = 200,
+    feature_mask: Any = None,
+    solver: str | Solver[Any] = _defaults.SOLVER,
+    n_inner: int = _defaults.N_INNER,
+    group_size: int = _defaults.GROUP_SIZE,
+    loss: SampleLoss | None = None,
     seed: int = 0,
 ) -> Defence:
-    """The defence of that name; `eps` (absolute) is the size of the baselines, n_inner the gradients of any of them."""
-    if name == "erm":
-        return ERM()
-    if name == "fgm":
-        return FGM(eps)
-    if name == "fgsm":
-        return FGM(eps, direction="sign")
-    if name == "pgd":
-        return PGD(eps, steps=n_inner)
-    if name == "universal-at":
-        return UniversalAT(eps)
+    """The defence of that name.
+
+    Parameters
+    ----------
+    name
+        A baseline, a structure (GSAT), or "structured-" and a structure that has an attack.
+    eps
+        The size of all but GSAT, in the units of the samples.
+    alpha, k, feature_groups, group_size
+        As in `structure_cost`; for "structured-" k is the number of columns or the rank of the attack.
+    feature_mask, solver
+        Of GSAT.
+    n_inner
+        Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT.
+    loss
+        (outputs, y) -> (m,), which the adversary maximises; by default the cross-entropy.
+    seed
+        Of the random batches of GSAT.
+
+    Returns
+    -------
+    Defence
+        What perturbs the groups.
+    """
+    check_defence(name)
+    if name in BASELINES:
+        return BASELINES[name](eps=eps, steps=n_inner, loss=loss)
     if name in STRUCTURES:
-        cost = structure_cost(name, alpha=alpha, k=k, feature_groups=feature_groups, group_size=group_size)
-        return GSAT(cost, solver=solver, n_inner=n_inner, generator=Generator().manual_seed(seed))
-    attack: attacks.Attack
-    if name == "structured-universal":
-        attack = attacks.Universal(eps, steps=n_inner)
-    elif name == "structured-group-sparse":
-        attack = attacks.GroupSparse(eps, k=50 if k is None else k, feature_groups=feature_groups, steps=n_inner)
-    elif name == "structured-low-rank":
-        attack = attacks.LowRank(eps, rank=5 if k is None else k, steps=n_inner)
-    else:
-        raise ValueError(f"defence must be one of {', '.join(NAMES)}, got {name!r}")
-    return Structured(attack)
+        return GSAT(
+            structure_cost(name, alpha=alpha, k=k, feature_groups=feature_groups, group_size=group_size),
+            solver=solver,
+            n_inner=n_inner,
+            loss=loss,
+            feature_mask=feature_mask,
+            generator=Generator().manual_seed(seed),
+        )
+    kind = name.removeprefix(BY_ATTACK)
+    return Structured(named_attack(kind, eps, k=k, feature_groups=feature_groups, steps=n_inner, loss=loss))
 
 
-def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100, feature_groups: Any = None) -> Attack:
-    """An attack from "name[:strength][@eps]", eps a fraction of `unit` = E‖X‖₂; "low-rank:5@0.2" has rank 5."""
+def parse_attack(
+    text: str,
+    unit: float,
+    *,
+    eps: float = _defaults.EPS,
+    steps: int = _defaults.STEPS,
+    feature_groups: Any = None,
+) -> Attack:
+    """An attack from "name[:count][@eps]"; "low-rank:5@0.2" has rank 5.
+
+    Parameters
+    ----------
+    text
+        The name, the number of columns or the rank, and eps as a fraction of `unit`.
+    unit
+        E‖X‖₂.
+    eps
+        The fraction where the text has none.
+    steps, feature_groups
+        As in `gsat.attacks`.
+
+    Returns
+    -------
+    Attack
+        The attack, with eps in the units of the samples.
+    """
     name, _, size = text.partition("@")
     name, _, strength = name.partition(":")
     try:
@@ -91,17 +287,8 @@ def parse_attack(text: str, unit: float, *, eps: float = 0.05, steps: int = 100,
         count = int(strength) if strength else None
     except ValueError:
         raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
-    if name == "universal":
-        return attacks.Universal(bound, steps=steps)
-    if name == "group-sparse":
-        return attacks.GroupSparse(bound, k=50 if count is None else count, feature_groups=feature_groups, steps=steps)
-    if name == "low-rank":
-        return attacks.LowRank(bound, rank=5 if count is None else count, steps=steps)
-    if name == "pgd":
-        return attacks.PGD(bound, steps=steps)
-    if name == "fgm":
-        return attacks.FGM(bound)
-    raise ValueError(f"attack must be one of {', '.join(ATTACKS)}, got {name!r}")
+    return named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
 
 
-ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
+def _unknown(what: str, known: Iterable[str], name: str) -> ValueError:
+    return ValueError(f"{what} must be one of {', '.join(known)}, got {name!r}")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from gsat.estimators import ERMClassifier, GSATClassifier
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.gsat import ERMClassifier, GSATClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
 
 if TYPE_CHECKING:

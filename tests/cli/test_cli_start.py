@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gsat
-from gsat import registry
+from gsat import _defaults, registry
 from gsat.cli import options
 from gsat.estimators.from_table import Plan
 from gsat.estimators.matching import Fill
@@ -128,9 +128,9 @@ def test_reading_data_needs_no_torch(room):
 
 def test_the_options_have_the_names_that_the_library_knows():
     for ask, names in (
-        (lambda name: registry.named(name, eps=1.0), options.DEFENCES),
-        (lambda name: registry.parse_attack(name, 1.0), options.ATTACKS),
-        (registry.structure_cost, options.STRUCTURES),
+        (lambda name: registry.named(name, eps=1.0), _defaults.DEFENCES),
+        (lambda name: registry.parse_attack(name, 1.0), _defaults.ATTACKS),
+        (registry.structure_cost, _defaults.STRUCTURES),
     ):
         assert all(ask(name) is not None for name in names)
         with pytest.raises(ValueError, match=f"must be one of {', '.join(names)}, got 'nothing'"):
@@ -142,7 +142,7 @@ def test_the_options_have_the_defaults_of_the_library():
     plan, clf = Plan("erm"), gsat.GSATClassifier()
     for name in ("n_outer", "n_inner", "group_size", "eta0", "schedule", "solver", "lam"):
         assert getattr(options, name.upper()) == getattr(plan, name) == getattr(clf, name)
-    assert clf.structure == options.STRUCTURE
-    assert plan.size == clf.budget == options.BUDGET
-    assert gsat.PGDClassifier().eps == options.EPS
-    assert gsat.attacks.PGD(1.0).steps == options.STEPS
+    assert clf.structure == _defaults.STRUCTURE
+    assert plan.size == clf.budget == _defaults.BUDGET
+    assert gsat.PGDClassifier().eps == _defaults.EPS
+    assert gsat.attacks.PGD(1.0).steps == _defaults.STEPS

@@ -24,6 +24,7 @@ from gsat.experiments.plan import Place
 from gsat.experiments.setting import SCALES
 from gsat.experiments.timing import Times, alternate
 from gsat.report import build
+from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
@@ -243,7 +244,7 @@ def test_jobs_take_turns_and_every_other_round_is_backwards():
 def test_gsat_takes_as_many_gradients_as_pgd():
     bench = iteration_time.Bench("elu", (12,), {}, group_size=30, n_inner=7)
     run = bench.run(lambda eps: iteration_time.gsat("low-rank", "", 7, 30), settling=2)
-    run.step(record=True, folder=None)
+    iterate(run)
     assert run.defence.adversary.last.n_gradients == 7
     assert run.control.target == pytest.approx(0.05 * float(torch.linalg.vector_norm(run.X, dim=1).mean()))
 

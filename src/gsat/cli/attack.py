@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, fail, numbers, user_errors
 from gsat.cli.files import vacant, write_table
@@ -27,9 +27,9 @@ def attack(
     ranks: Annotated[str | None, typer.Option(help="low-rank: ranks, separated by commas.")] = None,
     columns: Annotated[str | None, typer.Option(help="group-sparse: numbers of columns, separated by commas.")] = None,
     eps: Annotated[str, typer.Option(help="Norm bounds as fractions of E‖X‖, separated by commas.")] = "0.05",
-    steps: options.Steps = options.STEPS,
+    steps: options.Steps = _defaults.STEPS,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
-    group_size: options.GroupSize = options.GROUP_SIZE,
+    group_size: options.GroupSize = _defaults.GROUP_SIZE,
     out: Annotated[Path | None, typer.Option(help="The table; default results.csv in the run's folder.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: options.Seed = 0,
@@ -49,7 +49,7 @@ def attack(
         for count in counts
     ]
     for text in texts:
-        _checks.attack_text(text, options.ATTACKS)
+        _checks.attack_text(text, _defaults.ATTACKS)
     table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir)
     verify(table, config, run)
 

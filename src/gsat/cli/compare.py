@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, numbers, user_errors
 from gsat.cli.folders import running
@@ -34,16 +34,16 @@ def compare(
         str, typer.Option(help='"name:count@eps", separated by commas; eps as a fraction of E‖X‖.')
     ] = "universal@0.05,group-sparse:50@0.05,low-rank:5@0.05,pgd@0.05",
     rule: Annotated[str, typer.Option(help="How sizes are chosen: matched (the paper's) or tuned.")] = "matched",
-    budget: options.Budget = options.BUDGET,
+    budget: options.Budget = _defaults.BUDGET,
     grid: Annotated[str, typer.Option(help="tuned: sizes tried for every defence.")] = "0.025,0.05,0.1,0.2",
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
-    n_outer: options.NOuter = options.N_OUTER,
-    n_inner: options.NInner = options.N_INNER,
-    group_size: options.GroupSize = options.GROUP_SIZE,
-    eta0: options.Eta0 = options.ETA0,
+    n_outer: options.NOuter = _defaults.N_OUTER,
+    n_inner: options.NInner = _defaults.N_INNER,
+    group_size: options.GroupSize = _defaults.GROUP_SIZE,
+    eta0: options.Eta0 = _defaults.ETA0,
     alpha: options.Alpha = None,
-    schedule: options.Schedule = options.SCHEDULE,
-    steps: options.Steps = options.STEPS,
+    schedule: options.Schedule = _defaults.SCHEDULE,
+    steps: options.Steps = _defaults.STEPS,
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
@@ -64,10 +64,10 @@ def compare(
     """Train several defences over several seeds, attack them all, and print means, spreads and paired differences."""
     names, cases = (tuple(part.strip() for part in text.split(",")) for text in (defences, attacks))
     for name in names:
-        if name not in options.DEFENCES:
-            fail(f"--defences must be of {', '.join(options.DEFENCES)}, got {name!r}")
+        if name not in _defaults.DEFENCES:
+            fail(f"--defences must be of {', '.join(_defaults.DEFENCES)}, got {name!r}")
     for case in cases:
-        _checks.attack_text(case, options.ATTACKS)
+        _checks.attack_text(case, _defaults.ATTACKS)
     at_least_one(seeds=seeds, jobs=jobs, n_test=n_test, n_validation=n_validation)
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")

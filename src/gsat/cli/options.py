@@ -1,4 +1,4 @@
-"""The options that several commands share, the names they may have, and their defaults."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,25 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-
-# The names and numbers of the registry and of the estimators, which import torch: an option is checked before that.
-STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
-DEFENCES = (
-    "erm", "fgm", "fgsm", "pgd", "universal-at", *STRUCTURES,
-    "structured-universal", "structured-group-sparse", "structured-low-rank",
-)  # fmt: skip
-ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
-STRUCTURE = "low-rank"
-LAM = "auto"
-SOLVER = "proximal"
-N_OUTER = 1000
-N_INNER = 20
-GROUP_SIZE = 200
-BUDGET = 0.05
-EPS = 0.05
-ETA0 = 1e-3
-STEPS = 100
-SCHEDULE = "constant"
 
 Data = Annotated[
     str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")

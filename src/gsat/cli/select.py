@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gsat import _defaults
 from gsat.cli import options
 from gsat.cli.app import app, fail, user_errors
 from gsat.cli.files import SEPARATORS, vacant, write, write_table
@@ -39,7 +40,7 @@ def select(
     whole: Annotated[bool, typer.Option("--all", help="Write all features, not only the first k.")] = False,
     batch: options.NotAFeature = None,
     n_outer: Annotated[int | None, typer.Option(help="Groups to train on, per round.")] = None,
-    group_size: options.GroupSize = options.GROUP_SIZE,
+    group_size: options.GroupSize = _defaults.GROUP_SIZE,
     budget: Annotated[float | None, typer.Option(help="Mean norm of the perturbations, as a fraction of E‖X‖.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
     seed: options.Seed = 0,

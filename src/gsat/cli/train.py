@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gsat import _defaults
 from gsat.cli import options
 from gsat.cli.app import app, fail, say, user_errors
 from gsat.cli.folders import running
@@ -25,7 +26,7 @@ def train(
     data: options.Data,
     label: options.Label = None,
     batch: options.Batch = None,
-    defence: options.Defence = options.STRUCTURE,
+    defence: options.Defence = _defaults.STRUCTURE,
     out: options.Out = Path("runs/train"),
     ids: options.Ids = None,
     layer: options.Layer = None,
@@ -37,17 +38,17 @@ def train(
     standardize: options.Standardize = None,
     model: Annotated[str, typer.Option(help='elu, alexnet, or "package.module:factory".')] = "elu",
     width: Annotated[float | None, typer.Option(help="alexnet: share of the paper's width.")] = None,
-    n_outer: options.NOuter = options.N_OUTER,
-    n_inner: options.NInner = options.N_INNER,
-    group_size: options.GroupSize = options.GROUP_SIZE,
-    lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = options.LAM,
-    budget: options.Budget = options.BUDGET,
-    eps: options.Eps = options.EPS,
+    n_outer: options.NOuter = _defaults.N_OUTER,
+    n_inner: options.NInner = _defaults.N_INNER,
+    group_size: options.GroupSize = _defaults.GROUP_SIZE,
+    lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = _defaults.LAM,
+    budget: options.Budget = _defaults.BUDGET,
+    eps: options.Eps = _defaults.EPS,
     alpha: options.Alpha = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
-    solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = options.SOLVER,
-    eta0: options.Eta0 = options.ETA0,
-    schedule: options.Schedule = options.SCHEDULE,
+    solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = _defaults.SOLVER,
+    eta0: options.Eta0 = _defaults.ETA0,
+    schedule: options.Schedule = _defaults.SCHEDULE,
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
@@ -56,8 +57,8 @@ def train(
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
-    if defence not in options.DEFENCES:
-        fail(f"--defence must be one of {', '.join(options.DEFENCES)}, got {defence!r}")
+    if defence not in _defaults.DEFENCES:
+        fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
     price = _lam(lam)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
@@ -73,7 +74,7 @@ def train(
 
     plan = Plan(
         defence=defence,
-        size=budget if defence in options.STRUCTURES else eps,
+        size=budget if defence in _defaults.STRUCTURES else eps,
         lam=price,
         alpha=alpha,
         k=k,

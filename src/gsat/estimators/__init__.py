@@ -9,7 +9,8 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.gsat import GSATClassifier, GSATRegressor, load
+from gsat.estimators.gsat import GSATClassifier, GSATRegressor
+from gsat.estimators.loading import load
 
 __all__ = [
     "ERMClassifier",

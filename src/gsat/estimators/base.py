@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +17,55 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from gsat import models
+from gsat import _defaults, models
 from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
-from gsat.defences import GSAT, Defence
+from gsat.defences import Defence
+from gsat.estimators.saving import save
 from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen
-from gsat.training.loop import gdadmm
+from gsat.training import History, gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
 
 
-class TorchEstimator(BaseEstimator):  # type: ignore[misc]
-    """fit and the passes through the module, for classifiers and regressors alike."""
+class Fitted(BaseEstimator):  # type: ignore[misc]
+    """What `fit` leaves on an estimator; apart, so that these names do not become parameters."""
 
-    # what every estimator has, set by its own __init__
-    n_outer: int
-    group_size: int
-    module: Any
-    module_options: Any
-    in_shape: Any
-    hidden: int
-    eta0: float
-    schedule: Any
-    ema: float | None
-    standardize: bool
-    device: Any
-    warm_start: bool
-    callbacks: Any
-    verbose: int
-    random_state: Any
+    module_: nn.Module
+    history_: History
+    lam_: float | None
+    mean_norm_: float
+    mean_: NDArray[np.float32]
+    scale_: NDArray[np.float32]
+    n_samples_: int
+    n_iter_: int
 
-    module_: nn.Module  # what fit leaves
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TorchEstimator(Fitted):
+    """fit and the passes through the module, for classifiers and regressors alike.
+
+    The fields are scikit-learn's parameters: they are stored as they are given, and `fit` checks them.
+    """
+
+    n_outer: int = _defaults.N_OUTER
+    group_size: int = _defaults.GROUP_SIZE
+    module: Any = None
+    module_options: Any = None
+    in_shape: Any = None
+    hidden: int = _defaults.HIDDEN
+    eta0: float = _defaults.ETA0
+    schedule: Any = _defaults.SCHEDULE
+    ema: float | None = None
+    standardize: bool = True
+    device: Any = None
+    warm_start: bool = False
+    callbacks: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     @abstractmethod
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
@@ -58,6 +74,10 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
     def _rule(self) -> dict[str, Any]:
         """What gdadmm is told of λ."""
         return {}
+
+    def _trained_defence(self, loss: SampleLoss) -> Defence:
+        """The defence as training left it."""
+        return self._defence(self.mean_norm_, loss, 0)
 
     def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
         """X (n, features) and y as scikit-learn checks them before a fit."""
@@ -164,10 +184,7 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
         """The defence's perturbation of the samples, group by group, in the units and the shape of X."""
         rows = self._rows(X)
         like = next(self.module_.parameters())
-        defence = self._defence(self.mean_norm_, loss, 0)
-        if isinstance(defence, GSAT):
-            defence.scale = self.budget * self.mean_norm_ if self.lam == "auto" else None
-            defence.lam = self.lam_ if self.lam_ is not None else defence.lam
+        defence = self._trained_defence(loss)
         batch = None if batch is None else np.asarray(batch)
         found = np.empty(rows.X.shape, np.float32)
         for begin in range(0, len(rows), self.group_size):
@@ -177,10 +194,35 @@ class TorchEstimator(BaseEstimator):  # type: ignore[misc]
             found[chosen] = (moved - x).flatten(1).cpu().numpy() * self.scale_
         return found.reshape(np.shape(X))
 
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted estimator as a folder of safetensors and JSON that `gsat.load` opens.
+
+        Parameters
+        ----------
+        folder
+            A new folder, or that of a model, which is replaced.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        return save(self, folder)
+
     def module_input(self, X: Any) -> NDArray[np.float32]:
-        """The samples as `module_` sees them, standardised; (n, features), or (n, *in_shape)."""
-        rows = self._rows(X)
-        return rows[:]
+        """The samples as `module_` sees them.
+
+        Parameters
+        ----------
+        X
+            Samples (n, features), or (n, *in_shape).
+
+        Returns
+        -------
+        array
+            The standardised samples, (n, features) or (n, *in_shape).
+        """
+        return self._rows(X)[:]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,45 +11,64 @@ import pandas as pd
 import torch
 from torch import nn
 
-from gsat import registry
+from gsat import _defaults, registry
 from gsat.data import Table
-from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.gsat import (
+from gsat.estimators.baselines import (
+    EpsClassifier,
     ERMClassifier,
     FGMClassifier,
     FGSMClassifier,
-    GSATClassifier,
     PGDClassifier,
     StructuredATClassifier,
     UniversalATClassifier,
 )
-from gsat.training.history import History
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.gsat import GSATClassifier
+from gsat.training import History
 
-RECOMMENDED_ALPHA = {"group-sparse": 0.1}  # 0.2 for the others
+OF_SIZE_EPS: dict[str, type[EpsClassifier]] = {
+    kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, PGDClassifier, UniversalATClassifier)
+}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is trained. `size` is a fraction of E‖X‖₂: the budget of GSAT, the eps of the others."""
+    """How a model is trained.
+
+    Parameters
+    ----------
+    defence
+        Its name in `gsat.registry`.
+    size
+        A fraction of E‖X‖₂: the budget of GSAT, the eps of the others.
+    lam, alpha, k, n_outer, n_inner, group_size, eta0, schedule, ema, solver, seed, standardize
+        As in `GSATClassifier`; seed is its random_state.
+    model, options
+        The name of the network and its options.
+    per_batch
+        Whether the defence is given the batches of the table.
+    device
+        Of torch; "auto" for a GPU where there is one.
+    """
 
     defence: str
-    size: float = 0.05
-    lam: float | str = "auto"
-    alpha: float | None = None  # None: what docs/choose.md recommends for the structure
+    size: float = _defaults.BUDGET
+    lam: float | str = _defaults.LAM
+    alpha: float | None = None
     k: int | None = None
     model: str = "elu"
     options: dict[str, Any] = field(default_factory=dict)
-    n_outer: int = 1000
-    n_inner: int = 20
-    group_size: int = 200
-    eta0: float = 1e-3
-    schedule: str = "constant"
+    n_outer: int = _defaults.N_OUTER
+    n_inner: int = _defaults.N_INNER
+    group_size: int = _defaults.GROUP_SIZE
+    eta0: float = _defaults.ETA0
+    schedule: str = _defaults.SCHEDULE
     ema: float | None = None
-    solver: str = "proximal"
+    solver: str = _defaults.SOLVER
     seed: int = 0
     standardize: bool = False
-    per_batch: bool = False  # whether the defence is given the batches of the table
-    device: str | None = None  # "auto": a GPU where there is one
+    per_batch: bool = False
+    device: str | None = None
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON."""
@@ -77,9 +96,23 @@ class Trained:
 def train(
     table: Table, plan: Plan, *, out: Path | None = None, resume: bool = False, progress: bool = False
 ) -> Trained:
-    """Train on the rows of the table.
+    """Train on the rows of a table.
 
-    With `out` there are log.jsonl and checkpoints in that folder, and resume=True goes on with a run that is there.
+    Parameters
+    ----------
+    table
+        The samples, their labels and, for plan.per_batch, their batches.
+    plan
+        What is trained, and how.
+    out, resume
+        A folder for log.jsonl and checkpoints; resume=True goes on with a run that is there.
+    progress
+        Whether to show a bar.
+
+    Returns
+    -------
+    Trained
+        The fitted classifier, with the plan.
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
@@ -88,7 +121,21 @@ def train(
 
 
 def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
-    """The classifier of the plan, not fitted, for samples as those of the table."""
+    """The classifier of a plan.
+
+    Parameters
+    ----------
+    plan
+        What is trained, and how.
+    table
+        Samples, by whose shape and feature groups the classifier is set.
+
+    Returns
+    -------
+    TorchClassifier
+        Not fitted.
+    """
+    name = registry.check_defence(plan.defence)
     shared: dict[str, Any] = {
         "n_outer": plan.n_outer,
         "group_size": plan.group_size,
@@ -102,35 +149,47 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "random_state": plan.seed,
         "device": ("cuda" if torch.cuda.is_available() else None) if plan.device == "auto" else plan.device,
     }
-    if plan.defence == "erm":
+    if name == "erm":
         return ERMClassifier(**shared)
     shared["n_inner"] = plan.n_inner
-    if plan.defence in (
-        eps_only := {
-            "fgm": FGMClassifier,
-            "fgsm": FGSMClassifier,
-            "pgd": PGDClassifier,
-            "universal-at": UniversalATClassifier,
-        }
-    ):
-        return eps_only[plan.defence](plan.size, **shared)
-    if plan.defence not in registry.NAMES:
-        raise ValueError(f"defence must be one of {', '.join(registry.NAMES)}, got {plan.defence!r}")
+    if name in OF_SIZE_EPS:
+        return OF_SIZE_EPS[name](plan.size, **shared)
     shared |= {"k": plan.k, "feature_groups": table.feature_groups}
-    if plan.defence not in registry.STRUCTURES:
-        return StructuredATClassifier(plan.defence.removeprefix("structured-"), eps=plan.size, **shared)
-    alpha = RECOMMENDED_ALPHA.get(plan.defence, 0.2) if plan.alpha is None else plan.alpha
-    return GSATClassifier(plan.defence, lam=plan.lam, budget=plan.size, alpha=alpha, solver=plan.solver, **shared)
+    if name in registry.STRUCTURES:
+        return GSATClassifier(name, lam=plan.lam, budget=plan.size, alpha=plan.alpha, solver=plan.solver, **shared)
+    return StructuredATClassifier(name.removeprefix(registry.BY_ATTACK), eps=plan.size, **shared)
 
 
 def samples(table: Table) -> Any:
-    """X as the classifiers take it: a frame where the features have names, which are then kept with the model."""
+    """X as the classifiers take it.
+
+    Parameters
+    ----------
+    table
+        Samples (n, *features).
+
+    Returns
+    -------
+    array or DataFrame
+        A frame where the features have names, which are then kept with the model; else X as it is.
+    """
     if table.feature_names is None or table.X.ndim > 2:
         return table.X
     return pd.DataFrame(table.X, columns=list(table.feature_names), copy=False)
 
 
 def known_rows(table: Table, classifier: TorchClassifier) -> Table:
-    """The rows whose class the classifier has seen in training."""
+    """The rows whose class the classifier has seen in training.
+
+    Parameters
+    ----------
+    table, classifier
+        Labelled samples, and a fitted classifier.
+
+    Returns
+    -------
+    Table
+        The table itself where all classes are known.
+    """
     seen = np.isin(table.y, classifier.classes_)  # type: ignore[arg-type]
     return table if seen.all() else table.subset(seen)

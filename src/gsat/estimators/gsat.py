@@ -1,249 +1,212 @@
-"""Classifiers and a regressor with scikit-learn's interface; fitted names end in an underscore."""
+"""GSAT as a classifier and as a regressor with scikit-learn's interface; fitted names end in an underscore."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from torch import Generator, Tensor
 
-from gsat import defences, registry
+from gsat import _defaults, registry
+from gsat.costs import GroupCost, PerBatch
 from gsat.defences import Defence
-from gsat.estimators.base import TorchEstimator
-from gsat.estimators.baselines import (
-    ERMClassifier,
-    FGMClassifier,
-    FGSMClassifier,
-    PGDClassifier,
-    StructuredATClassifier,
-    UniversalATClassifier,
-)
-from gsat.estimators.classifier import TorchClassifier, WeightedCrossEntropy
-from gsat.estimators.saving import restored, save
-from gsat.losses import SampleLoss
-
-__all__ = [
-    "ERMClassifier",
-    "FGMClassifier",
-    "FGSMClassifier",
-    "GSATClassifier",
-    "GSATRegressor",
-    "PGDClassifier",
-    "StructuredATClassifier",
-    "UniversalATClassifier",
-    "load",
-]
+from gsat.estimators.base import Fitted, TorchEstimator
+from gsat.estimators.classifier import TorchClassifier
+from gsat.losses import SampleLoss, half_squared_error
+from gsat.training.budget import priced
 
 
-class GSATClassifier(TorchClassifier):
-    """A network trained against perturbations that are structured across samples.
+@dataclass(eq=False, repr=False, kw_only=True)
+class GSATEstimator(TorchEstimator):
+    """What the classifier and the regressor share: the parameters of the adversary, and the defence they make."""
 
-    structure:     "low-rank", "group-sparse", "universal" or "unstructured"
-    lam, budget:   "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data; "paper"; a number
-    alpha, k:      weight of the structure in the cost; at most k columns, or rank at most k
-    module:        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, or a function,
-                   called with in_shape, the number of outputs and **module_options
-    in_shape:      the shape of a sample where the module wants another than (features,): (1, 28, 28) for "alexnet"
-    n_outer, n_inner, group_size, eta0, schedule, ema: as in gsat.gdadmm
-    standardize:   columns to mean 0 and deviation 1 inside; perturbations are then in units of the deviation
-    feature_groups, feature_mask: blocks of columns; which columns the adversary may move
-    Given `batch` in fit, structure="universal" has one shift for each batch; the other structures run across batches.
-    """
-
-    def __init__(
-        self,
-        structure: str = "low-rank",
-        *,
-        lam: Any = "auto",
-        budget: float = 0.05,
-        alpha: float = 0.5,
-        k: int | None = None,
-        solver: Any = "proximal",
-        n_inner: int = 20,
-        n_outer: int = 1000,
-        group_size: int = 200,
-        module: Any = None,
-        module_options: Any = None,
-        in_shape: Any = None,
-        hidden: int = 100,
-        eta0: float = 1e-3,
-        schedule: Any = "constant",
-        ema: float | None = None,
-        standardize: bool = True,
-        class_weight: Any = None,
-        feature_groups: Any = None,
-        feature_mask: Any = None,
-        device: Any = None,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.structure = structure
-        self.lam = lam
-        self.budget = budget
-        self.alpha = alpha
-        self.k = k
-        self.solver = solver
-        self.n_inner = n_inner
-        self.n_outer = n_outer
-        self.group_size = group_size
-        self.module = module
-        self.module_options = module_options
-        self.in_shape = in_shape
-        self.hidden = hidden
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.ema = ema
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.feature_groups = feature_groups
-        self.feature_mask = feature_mask
-        self.device = device
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+    structure: str = field(default=_defaults.STRUCTURE, kw_only=False)
+    lam: Any = _defaults.LAM
+    budget: float = _defaults.BUDGET
+    alpha: float | None = None
+    k: int | None = None
+    solver: Any = _defaults.SOLVER
+    n_inner: int = _defaults.N_INNER
+    feature_groups: Any = None
+    feature_mask: Any = None
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        return _gsat(self, loss, seed)
+        registry.structure(self.structure)  # the name of another defence is none of a structure
+        mask = self.feature_mask
+        return registry.named(
+            self.structure,
+            eps=0.0,
+            alpha=self.alpha,
+            k=self.k,
+            feature_groups=self.feature_groups,
+            feature_mask=mask if mask is None or self.in_shape is None else np.reshape(mask, self.in_shape),
+            solver=self.solver,
+            n_inner=self.n_inner,
+            group_size=min(self.group_size, self.n_samples_),
+            loss=loss,
+            seed=seed,
+        )
 
     def _rule(self) -> dict[str, Any]:
         return {"lam": self.lam, "budget": self.budget}
 
+    def _trained_defence(self, loss: SampleLoss) -> Defence:
+        defence = super()._trained_defence(loss)
+        if priced(defence) and self.lam_ is not None:
+            defence.scale = float(self.budget) * self.mean_norm_ if self.lam == "auto" else None
+            defence.lam = self.lam_
+        return defence
 
-class GSATRegressor(RegressorMixin, TorchEstimator):  # type: ignore[misc]
-    """As GSATClassifier, for numbers: squared loss of the standardised target."""
 
-    def __init__(
-        self,
-        structure: str = "low-rank",
-        *,
-        lam: Any = "auto",
-        budget: float = 0.05,
-        alpha: float = 0.5,
-        k: int | None = None,
-        solver: Any = "proximal",
-        n_inner: int = 20,
-        n_outer: int = 1000,
-        group_size: int = 200,
-        module: Any = None,
-        module_options: Any = None,
-        in_shape: Any = None,
-        hidden: int = 100,
-        eta0: float = 1e-3,
-        schedule: Any = "constant",
-        ema: float | None = None,
-        standardize: bool = True,
-        feature_groups: Any = None,
-        feature_mask: Any = None,
-        device: Any = None,
-        warm_start: bool = False,
-        callbacks: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.structure = structure
-        self.lam = lam
-        self.budget = budget
-        self.alpha = alpha
-        self.k = k
-        self.solver = solver
-        self.n_inner = n_inner
-        self.n_outer = n_outer
-        self.group_size = group_size
-        self.module = module
-        self.module_options = module_options
-        self.in_shape = in_shape
-        self.hidden = hidden
-        self.eta0 = eta0
-        self.schedule = schedule
-        self.ema = ema
-        self.standardize = standardize
-        self.feature_groups = feature_groups
-        self.feature_mask = feature_mask
-        self.device = device
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.random_state = random_state
+@dataclass(eq=False, repr=False, kw_only=True)
+class GSATClassifier(TorchClassifier, GSATEstimator):
+    """A network trained against perturbations that are structured across samples.
+
+    Given `batch` in fit, structure="universal" has one shift for each batch; the other structures run across batches.
+
+    Parameters
+    ----------
+    structure
+        "low-rank", "group-sparse", "universal" or "unstructured".
+    lam, budget
+        "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data; "paper"; or a number.
+    alpha
+        Weight of the structure in the cost, 0 to 1. None takes what trains best: 0.1 for "group-sparse", else 0.2.
+    k
+        At most k columns, or rank at most k; None for the penalised form.
+    solver, n_inner
+        Of the inner problem: "proximal", "admm", "linearised" or an instance, and its gradients at the most.
+    n_outer, group_size
+        The number of groups, and of samples in each.
+    module, module_options, hidden
+        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, or a function, called with
+        in_shape, the number of outputs and **module_options.
+    in_shape
+        The shape of a sample where the module wants another than (features,): (1, 28, 28) for "alexnet".
+    eta0, schedule, ema
+        Learning rate of Adam, its schedule and the decay of an average of the weights, as in `gsat.gdadmm`.
+    standardize
+        Columns to mean 0 and deviation 1 inside; perturbations are then in units of the deviation.
+    class_weight
+        None, "balanced", or a dict, as in scikit-learn.
+    feature_groups, feature_mask
+        A block for each column; True for the columns that the adversary may move.
+    device
+        Of torch; None for the CPU.
+    warm_start
+        Whether another fit goes on with the module.
+    callbacks
+        Functions, called as callback(step, model) after each step.
+    verbose
+        Above 0, a progress bar.
+    random_state
+        Of weights, groups and random batches.
+
+    Attributes
+    ----------
+    classes_
+        The labels, sorted; the order of the module's outputs.
+    module_
+        The trained network, in eval mode.
+    history_
+        What was recorded in training.
+    lam_
+        λ, the mean over the last tenth of the groups.
+    mean_norm_
+        E‖X‖₂ of the training samples as the module sees them.
+    mean_, scale_
+        Mean and deviation of each column.
+    """
+
+    def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:
+        """The cost as it is written down, with one shift for all samples, or for each batch, for "universal"."""
+        cost = registry.structure_cost(self.structure, alpha=self.alpha, k=self.k, feature_groups=self.feature_groups)
+        return cost.cost if isinstance(cost, PerBatch) and batch is None else cost
+
+    def _certified_mask(self) -> Any:
+        return self.feature_mask
+
+
+class FittedRegressor(RegressorMixin, Fitted):  # type: ignore[misc]
+    """What `fit` leaves on a regressor beside the rest."""
+
+    y_mean_: float
+    y_scale_: float
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GSATRegressor(FittedRegressor, GSATEstimator):
+    """As `GSATClassifier`, for numbers: squared loss of the standardised target.
+
+    Parameters
+    ----------
+    structure, **others
+        Those of `GSATClassifier` but class_weight.
+
+    Attributes
+    ----------
+    module_, history_, lam_, mean_norm_, mean_, scale_
+        As in `GSATClassifier`.
+    y_mean_, y_scale_
+        Mean and deviation of the numbers in training.
+    """
 
     def fit(self, X: Any, y: Any, batch: Any = None) -> GSATRegressor:
-        """Train on X (n, features) and numbers y (n,)."""
+        """Train on samples with numbers.
+
+        Parameters
+        ----------
+        X
+            Samples (n, features), dense, sparse or memory-mapped; or (n, *in_shape).
+        y
+            Numbers (n,).
+        batch
+            One id per sample, for a structure in each batch; or None.
+
+        Returns
+        -------
+        self
+            The fitted regressor.
+        """
         X, y = self._checked(X, y, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         self.y_mean_, self.y_scale_ = float(y.mean()), float(y.std()) or 1.0
         targets = ((y - self.y_mean_) / self.y_scale_).astype(np.float32)
-        self._fit(X, targets, 1, _squared, batch)
+        self._fit(X, targets, 1, half_squared_error, batch)
         return self
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted regressor as a folder that `gsat.load` opens."""
-        return save(self, folder)
-
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The predicted number of each sample, (n,)."""
+        """The predicted number of each sample.
+
+        Parameters
+        ----------
+        X
+            Samples (n, features), or (n, *in_shape).
+
+        Returns
+        -------
+        array
+            Numbers (n,).
+        """
         return np.asarray(self._outputs(X)[:, 0] * self.y_scale_ + self.y_mean_)
 
     def perturb(self, X: Any, y: Any, batch: Any = None) -> NDArray[np.float32]:
-        """The worst perturbation of the samples that the training adversary finds, in the units of X."""
+        """The worst perturbation of the samples that the adversary of training finds, group by group.
+
+        Parameters
+        ----------
+        X, y
+            Samples (n, features), or (n, *in_shape), and numbers (n,).
+        batch
+            One id per sample, or None.
+
+        Returns
+        -------
+        array
+            Δ, of the shape and in the units of X.
+        """
         targets = torch.as_tensor((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_)
-        return self._perturb(X, targets.float(), _squared, batch)
-
-    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        return _gsat(self, loss, seed)
-
-    def _rule(self) -> dict[str, Any]:
-        return {"lam": self.lam, "budget": self.budget}
-
-
-def _gsat(estimator: Any, loss: SampleLoss, seed: int) -> Defence:
-    """The GSAT defence of an estimator's parameters."""
-    cost = registry.structure_cost(
-        estimator.structure,
-        alpha=estimator.alpha,
-        k=estimator.k,
-        feature_groups=estimator.feature_groups,
-        group_size=min(estimator.group_size, estimator.n_samples_),
-    )
-    mask = estimator.feature_mask
-    return defences.GSAT(
-        cost,
-        solver=estimator.solver,
-        n_inner=estimator.n_inner,
-        loss=loss,
-        feature_mask=mask if mask is None or estimator.in_shape is None else np.reshape(mask, estimator.in_shape),
-        generator=Generator().manual_seed(seed),
-    )
-
-
-def _squared(outputs: Tensor, y: Tensor) -> Tensor:
-    return 0.5 * (outputs[:, 0] - y).square()
-
-
-SAVED = (
-    GSATClassifier,
-    ERMClassifier,
-    PGDClassifier,
-    FGMClassifier,
-    FGSMClassifier,
-    UniversalATClassifier,
-    StructuredATClassifier,
-    GSATRegressor,
-)
-
-
-def load(folder: str | Path) -> Any:
-    """The fitted estimator that `save` or `gsat train` wrote; `folder` is its own or that of the run.
-
-    Nothing is unpickled. A module given as "package.module:factory" is imported and called, as in fit: open such a
-    folder only if you trust where it comes from.
-    """
-    estimator, tensors = restored(folder, SAVED)
-    if isinstance(estimator, TorchClassifier):
-        estimator._loss = WeightedCrossEntropy(tensors.get("class_weights"))
-    return estimator
+        return self._perturb(X, targets.float(), half_squared_error, batch)

@@ -23,9 +23,14 @@ AT_ONCE = 32  # pieces that are put in order together: every call of the classif
 class Alignment:
     """Where the features of a model are among those given.
 
-    order:          for each feature of the model its column, −1 where it is missing
-    missing, extra: the names that only the model has, and that only the samples have
-    by_name:        False where the model or the samples have no names, and the places alone tell
+    Parameters
+    ----------
+    order
+        For each feature of the model its column, −1 where it is missing.
+    missing, extra
+        The names that only the model has, and that only the samples have.
+    by_name
+        False where the model or the samples have no names, and the places alone tell.
     """
 
     order: NDArray[np.intp]
@@ -47,10 +52,22 @@ class Alignment:
 
 
 def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing: Fill = "error") -> Alignment:
-    """How samples with `n_features` features called `names` are put in order for the classifier.
+    """How samples are put in order for a classifier.
 
-    missing: what happens where the model has features that the samples lack: an "error", or they are filled with their
-             "mean" in training or with "zero"
+    Parameters
+    ----------
+    classifier
+        A fitted classifier.
+    names, n_features
+        The names of the samples' features, or None, and their number.
+    missing
+        What happens where the model has features that the samples lack: an "error", or they are filled with their
+        "mean" in training or with "zero".
+
+    Returns
+    -------
+    Alignment
+        The column of each feature of the model, and the names on one side alone.
     """
     if missing not in ("error", "mean", "zero"):
         raise ValueError(f'missing must be "error", "mean" or "zero", got {missing!r}')
@@ -84,9 +101,23 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
 
 
 def probabilities(classifier: TorchClassifier, X: Any, alignment: Alignment, missing: Fill) -> NDArray[np.float64]:
-    """The probability of each class, (n, classes), for samples X (n, features), dense or sparse, in any order.
+    """The probability of each class, for samples whose features are in any order.
 
     A few samples at a time are put in order, so that X is never copied whole.
+
+    Parameters
+    ----------
+    classifier
+        A fitted classifier.
+    X
+        Samples (n, features), dense or sparse.
+    alignment, missing
+        What `align` found, and what it was told of missing features.
+
+    Returns
+    -------
+    array
+        Probabilities (n, classes).
     """
     n, d = X.shape[0], len(alignment.order)
     there = alignment.order >= 0

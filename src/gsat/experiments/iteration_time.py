@@ -14,16 +14,17 @@ from torch import Generator, Tensor, nn
 from gsat import models
 from gsat._arrays.norms import mean_norm
 from gsat.defences import ERM, GSAT, PGD, Defence
-from gsat.estimators.from_table import RECOMMENDED_ALPHA, Plan
+from gsat.estimators.from_table import Plan
 from gsat.experiments.plan import Experiment, Outcome, Piece, Place
 from gsat.experiments.setting import Scale
 from gsat.experiments.timing import Times, alternate
 from gsat.registry import structure_cost
 from gsat.solvers import Proximal
 from gsat.training.budget import control_for
+from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 
-CLASSES, BUDGET, ALPHA = 10, 0.05, 0.2
+CLASSES, BUDGET = 10, 0.05
 IMAGES = {"MNIST": (1, 28, 28), "CIFAR-10": (3, 32, 32)}
 PAPER = {("MNIST", "group-sparse"): 1.35, ("MNIST", "low-rank"): 1.24}
 PAPER |= {("CIFAR-10", "group-sparse"): 1.19, ("CIFAR-10", "low-rank"): 1.65}
@@ -77,10 +78,10 @@ class Bench:
         net = models.build(self.model, self.shape, CLASSES, seed=0, **self.options).to(self.device)
         started = self._run(net, ERM(), X, y)
         for _ in range(settling):
-            started.step(record=False, folder=None)
+            iterate(started)
         run = self._run(Plain(net) if plain else net, defence(BUDGET * mean_norm(X)), X, y)
         for _ in range(settling):
-            run.step(record=False, folder=None)
+            iterate(run)
         return run
 
     def _run(self, net: nn.Module, defence: Defence, X: Tensor, y: Tensor) -> Run:
@@ -99,7 +100,7 @@ class Bench:
 
 def gsat(structure: str, kind: str, n_inner: int, group_size: int) -> GSAT:
     """GSAT with exactly n_inner gradients, as it is trained (n_inner at most), or with the paper's ADMM."""
-    cost = structure_cost(structure, alpha=RECOMMENDED_ALPHA.get(structure, ALPHA), group_size=group_size)
+    cost = structure_cost(structure, group_size=group_size)
     if kind == TRAINED:
         return GSAT(cost, n_inner=n_inner)
     return GSAT(cost, solver="admm" if kind == ADMM else Proximal(tol=0.0), n_inner=n_inner)
@@ -122,7 +123,7 @@ def timed(bench: Bench, rounds: int, settling: int) -> Times:
 
 
 def _iteration(run: Run) -> Callable[[], object]:
-    return lambda: run.step(record=True, folder=None)
+    return lambda: iterate(run)
 
 
 def measure(place: Place, plan: Plan, widths: list[int], rounds: list[int]) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Which features or directions an adversary moves: feature selection and a low-rank basis."""
 
-from gsat.selectors.selector import GroupSparseSelector, LowRankBasis
+from gsat.selectors.basis import LowRankBasis
+from gsat.selectors.selector import GroupSparseSelector
 
 __all__ = ["GroupSparseSelector", "LowRankBasis"]

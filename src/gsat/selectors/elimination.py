@@ -16,8 +16,7 @@ from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import GroupSparse
 from gsat.defences import GSAT
 from gsat.models import ELUNet, seeded
-from gsat.training.history import Step
-from gsat.training.loop import gdadmm
+from gsat.training import Step, gdadmm
 
 SMALL = 0.1  # the first weights, in units of the usual ones: a feature must earn its effort
 MOMENTUM = 0.9
@@ -42,10 +41,18 @@ class Elimination:
     its effort. The adversary moves what the network sees, at one price: a block of little weight is cheap to move far,
     so that the network gives it up. This is how reweighted ridge regression becomes sparse.
 
-    eta0:   the learning rate, in units of 1/E‖x‖²; plain gradient descent, since Adam's steps are as long for a
-            feature without an effect as for any other
-    curved: the network also sees exp(−x²/2) of every feature, without which effects that have no slope, as that of
-            (x − mean)², are found late or never
+    Parameters
+    ----------
+    budget, alpha, n_inner, group_size, hidden
+        As in `GSATClassifier`.
+    n_outer, n_groups
+        Groups in a round, and those at its end in which the effort is counted.
+    eta0
+        The learning rate, in units of 1/E‖x‖²; plain gradient descent, since Adam's steps are as long for a feature
+        without an effect as for any other.
+    curved
+        The network also sees exp(−x²/2) of every feature, without which effects that have no slope, as that of
+        (x − mean)², are found late or never.
     """
 
     budget: float
@@ -67,7 +74,26 @@ class Elimination:
         seed: int,
         after_round: Callable[[], object] = lambda: None,
     ) -> NDArray[np.float64]:
-        """Each block's share of the effort, (n_blocks,): the mean over the rounds, each counting twice the last."""
+        """Each block's share of the effort: the mean over the rounds, each counting twice the last.
+
+        Parameters
+        ----------
+        X, y
+            Samples (n, features) and the numbers of their classes (n,).
+        blocks
+            The number of each feature's block, (features,).
+        k
+            Blocks to be kept; the last round has 2k or fewer.
+        seed
+            Of weights and groups.
+        after_round
+            Called after each round.
+
+        Returns
+        -------
+        array
+            Shares (n_blocks,), which sum to 1.
+        """
         samples = Standardised(X, *mean_and_scale(X))
         n_blocks = int(blocks.max()) + 1
         alive, weight, total = np.arange(n_blocks), np.ones(n_blocks), np.zeros(n_blocks)

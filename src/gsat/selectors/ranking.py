@@ -17,7 +17,18 @@ DRAWN = 40  # features in the picture: more names cannot be read
 def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
     """Fit the selector and list the features, or the blocks of the table's feature_groups, best first.
 
-    One row each: rank, name, score; with resamples also selection_frequency and the interval score_low, score_high.
+    Parameters
+    ----------
+    table
+        Samples, labels and, where they have them, names and blocks of features.
+    selector
+        Is given the blocks, and fitted.
+
+    Returns
+    -------
+    DataFrame
+        One row each: rank, name, score; with resamples also selection_frequency and the interval score_low,
+        score_high.
     """
     X = table.X.reshape(len(table), -1)
     groups = table.feature_groups
@@ -48,7 +59,18 @@ def _block_name(names: list[str], groups: Any, j: int) -> str:
 
 
 def picture(frame: pd.DataFrame) -> bytes:
-    """A PNG with the scores of the first features as bars, with their intervals where there are any."""
+    """A picture of the scores of the first features as bars, with their intervals where there are any.
+
+    Parameters
+    ----------
+    frame
+        What `rank` returns.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

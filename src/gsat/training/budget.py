@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.norms import mean_norm
+from gsat._arrays.norms import mean_norm, norm, rows
 from gsat.defences import GSAT, Defence
+from gsat.models import layout
+from gsat.models.modes import frozen
+from gsat.training.history import Step
 
 LAST = 0.1  # the share of the steps over which λ and the mean norm are averaged
 KAPPA, LEAST_KAPPA = 0.2, 0.02  # gain of the dual step of λ, at first and at last: large finds λ, small keeps it
@@ -35,13 +43,25 @@ class Control:
     warned: bool = False
     recent: float | None = None  # the running mean of the norm
 
-    def update(self, t: int, norm: float) -> None:
-        """Record one step and move λ."""
+    def price(self, defence: Defence, model: nn.Module, x: Tensor, y: Tensor) -> None:
+        """Give the defence its λ, and the target as the unit of its cost; the others have no price.
+
+        The first "auto" λ makes the perturbation for a linear loss and the cost ‖Δ‖² as long as the target.
+        """
+        if not priced(defence):
+            return
+        if self.lam is None and self.target is not None:
+            self.lam = max(1e-12, self.target * _steepness(defence, model, x, y))
+        defence.scale = self.target
+        defence.lam = defence.lam if self.lam is None else self.lam
+
+    def update(self, t: int, mean: float) -> None:
+        """Record the mean ‖δ_i‖ of step t, and move λ."""
         if t >= self.from_step:
-            self.norm_sum, self.lam_sum, self.n = self.norm_sum + norm, self.lam_sum + (self.lam or 0.0), self.n + 1
+            self.norm_sum, self.lam_sum, self.n = self.norm_sum + mean, self.lam_sum + (self.lam or 0.0), self.n + 1
         if self.lam is None or self.target is None:
             return
-        self.recent = norm if self.recent is None else MEMORY * self.recent + (1 - MEMORY) * norm
+        self.recent = mean if self.recent is None else MEMORY * self.recent + (1 - MEMORY) * mean
         kappa = max(KAPPA / (1 + t / SETTLING), LEAST_KAPPA)
         self.lam *= math.exp(kappa * (min(self.recent / self.target, MOST) - 1))
         if not self.warned and not 1e-12 < self.lam < 1e12:
@@ -54,11 +74,54 @@ class Control:
             )
         self.lam = min(max(self.lam, 1e-15), 1e15)
 
+    def averages(self, steps: Sequence[Step]) -> tuple[float, float | None]:
+        """The mean norm and the mean λ over the last tenth of n_outer, or of `steps` where the run ended before."""
+        if self.n:
+            return self.norm_sum / self.n, None if self.lam is None else self.lam_sum / self.n
+        if not steps:
+            return 0.0, None
+        last = steps[-math.ceil(LAST * len(steps)) :]
+        lam = None if self.lam is None else fmean(step.lam or 0.0 for step in last)
+        return fmean(step.mean_norm for step in last), lam
+
+
+def priced(defence: Defence) -> TypeGuard[GSAT]:
+    """Whether the defence has a price λ, which training sets."""
+    return isinstance(defence, GSAT)
+
+
+def _steepness(defence: GSAT, model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """The mean ‖∇_x ℓ_i‖₂ over the group, for the loss of the adversary."""
+    with frozen(model):
+        point = x.detach().clone().requires_grad_()
+        losses = defence.adversary.loss(layout.outputs(model, point), y)
+        (slope,) = torch.autograd.grad(losses.sum(), point)
+    return float(norm(rows(slope), dim=1).mean())
+
 
 def control_for(defence: Defence, X: Any, lam: Any, budget: float, n_outer: int) -> Control:
-    """The rule for λ: a number, "paper" (0.25·E‖X‖₂), or "auto" (a mean ‖δ_i‖ of budget·E‖X‖₂)."""
+    """The rule for λ in a run of n_outer steps on X.
+
+    Parameters
+    ----------
+    defence
+        What perturbs the groups; only GSAT has a price.
+    X
+        The samples (n, *features), as the model sees them.
+    lam
+        A number, "paper" (0.25·E‖X‖₂), or "auto" (a mean ‖δ_i‖ of budget·E‖X‖₂).
+    budget
+        The wanted mean norm as a fraction of E‖X‖₂, for "auto".
+    n_outer
+        The number of steps, over whose last tenth λ and the norm are averaged.
+
+    Returns
+    -------
+    Control
+        With λ, or for "auto" with the target, from which the first step finds λ.
+    """
     from_step = int((1 - LAST) * n_outer)
-    if not isinstance(defence, GSAT):
+    if not priced(defence):
         return Control(None, from_step=from_step)
     if lam == "auto":
         target = _checks.number("budget", budget, above=0) * mean_norm(X)

@@ -35,7 +35,19 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, run: dict[str, Any]) -> Path:
     """Write `folder`/step-N: first under another name, then renamed, so that a reader sees all of it or nothing.
 
-    `run` describes the run; a checkpoint is only loaded into a run of the same description.
+    Parameters
+    ----------
+    folder
+        Where the checkpoints of the run are.
+    checkpoint
+        What is written.
+    run
+        Describes the run; a checkpoint is only loaded into a run of the same description.
+
+    Returns
+    -------
+    Path
+        The folder of the checkpoint.
     """
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / _name(checkpoint.step)
@@ -56,9 +68,21 @@ def save(folder: Path, checkpoint: Checkpoint, run: dict[str, Any]) -> Path:
 
 
 def latest(folder: Path, run: dict[str, Any]) -> Checkpoint | None:
-    """The newest good checkpoint of this run, or None where there is none at all.
+    """The newest good checkpoint of a run.
 
     A damaged one is passed over with a warning, as long as an older good one exists; one of another run is refused.
+
+    Parameters
+    ----------
+    folder
+        Where the checkpoints of the run are.
+    run
+        Describes the run, as in `save`.
+
+    Returns
+    -------
+    Checkpoint or None
+        None where there is none at all.
     """
     faults = []
     for path in _existing(folder):

@@ -13,9 +13,24 @@ from gsat._files import replace_file
 
 @dataclass(frozen=True)
 class Step:
-    """One outer step: the loss on the perturbed group, the mean ‖δ_i‖, λ, and the structure's measure.
+    """One outer step.
 
-    measure: columns that move or rank; validation: robust accuracy, where it was measured in this step
+    Parameters
+    ----------
+    t
+        The number of the step, from 0.
+    loss
+        The mean loss on the perturbed group.
+    mean_norm
+        The mean ‖δ_i‖₂.
+    lam
+        λ, for GSAT alone.
+    measure
+        Columns that move, or rank, where the structure has such a number.
+    learning_rate
+        That of the first group of weights.
+    validation
+        Robust accuracy, where it was measured in this step.
     """
 
     t: int
@@ -29,11 +44,21 @@ class Step:
 
 @dataclass
 class History:
-    """The recorded steps, the λ that the run arrived at, and how it ended."""
+    """The recorded steps, the λ that the run arrived at, and how it ended.
+
+    Parameters
+    ----------
+    steps
+        The recorded steps.
+    lam, mean_norm
+        Their means over the last tenth of the steps; mean_norm is what a norm-matched baseline gets as its eps.
+    stopped_early, best_validation
+        Whether patience was over, and the best robust accuracy.
+    """
 
     steps: list[Step] = field(default_factory=list)
-    lam: float | None = None  # the mean over the last tenth of the steps
-    mean_norm: float = 0.0  # likewise: what a norm-matched baseline gets as its eps
+    lam: float | None = None
+    mean_norm: float = 0.0
     stopped_early: bool = False
     best_validation: float | None = None
 
@@ -52,33 +77,19 @@ class History:
         return {name: [record[name] for record in records] for name in Step.__dataclass_fields__}
 
 
-class Log:
-    """log.jsonl: one line a recorded step."""
+def cut_back(path: Path, n_steps: int) -> list[Step]:
+    """Keep the lines of log.jsonl of the first n_steps steps, drop what a killed run wrote after its checkpoint.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path.open("a", encoding="utf-8")
-
-    def write(self, step: Step) -> None:
-        """Append one line, at once."""
-        self._file.write(json.dumps(asdict(step)) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    @staticmethod
-    def cut_back(path: Path, n_steps: int) -> list[Step]:
-        """Keep the lines of the first n_steps steps, drop what a killed run wrote after its checkpoint; return them."""
-        steps = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-            try:
-                step = Step(**json.loads(line))
-            except (ValueError, TypeError):
-                break  # the line that was being written when the run was killed
-            if step.t >= n_steps:
-                break
-            steps.append(step)
-        replace_file(path, "".join(json.dumps(asdict(step)) + "\n" for step in steps).encode())
-        return steps
+    Returns the steps that are left; where there is no log, an empty one is made.
+    """
+    steps = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            step = Step(**json.loads(line))
+        except (ValueError, TypeError):
+            break  # the line that was being written when the run was killed
+        if step.t >= n_steps:
+            break
+        steps.append(step)
+    replace_file(path, "".join(json.dumps(asdict(step)) + "\n" for step in steps).encode())
+    return steps

@@ -57,10 +57,10 @@ class Stop:
 
 
 @contextlib.contextmanager
-def signals_wait(active: bool) -> Iterator[Stop]:
+def signals_wait() -> Iterator[Stop]:
     """In the block SIGINT and SIGTERM wait for the end of the step, so that a checkpoint can be written first."""
     stop = Stop()
-    if not active or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
         yield stop
         return
 

@@ -1,0 +1,72 @@
+"""Robust accuracy on samples that are held out, by which a run may stop early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gsat import _checks
+from gsat._arrays.sampling import take, take_labels
+from gsat.attacks import Attack
+from gsat.models import layout
+from gsat.models.modes import frozen
+from gsat.solvers.oracle import clamped
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Stop early on robust accuracy; the weights of the best measurement are those the run ends with.
+
+    Parameters
+    ----------
+    X, y
+        The held-out samples (n, *features) and their labels (n,).
+    attack
+        The attack under which the accuracy is measured; None for the accuracy without one.
+    every
+        Steps from one measurement to the next.
+    patience
+        Measurements without a gain after which the run stops.
+    """
+
+    X: Any
+    y: Any
+    attack: Attack | None = None
+    every: int = 50
+    patience: int = 10
+
+    def __post_init__(self) -> None:
+        _checks.count("every", self.every, least=1)
+        _checks.count("patience", self.patience, least=1)
+        if len(self.X) == 0 or len(self.y) != len(self.X):
+            raise ValueError(f"y must have one label per sample of X ({len(self.X)}, at least 1), got {len(self.y)}")
+
+    def accuracy(self, model: nn.Module, like: Tensor, group_size: int) -> float:
+        """The share of the samples that the model gets right under the attack, group by group.
+
+        Parameters
+        ----------
+        model
+            A classifier; it is used in eval mode and left as it is.
+        like
+            A tensor with the dtype and the device of the model.
+        group_size
+            Samples that are attacked together.
+
+        Returns
+        -------
+        float
+            Robust accuracy, from 0 to 1.
+        """
+        hits = 0
+        for begin in range(0, len(self.X), group_size):
+            rows = torch.arange(begin, min(begin + group_size, len(self.X)))
+            x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
+            if self.attack is not None:
+                x = clamped(x + self.attack.perturb(model, x, y), _checks.bounds(self.attack.bounds, x))
+            with frozen(model), torch.no_grad():
+                hits += int((layout.outputs(model, x).argmax(1) == y).sum())
+        return hits / len(self.X)
