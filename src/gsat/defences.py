@@ -127,7 +127,9 @@ class GSAT(Defence):
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
         self._path, self.solution = self.adversary.solve(model, x, y, batch)
         self._compact = self.solution.delta
-        return _moved(self._path, x, self._compact, self.adversary.bounds)
+        with torch.inference_mode(False), torch.no_grad():
+            moved = self._path.moved(x.detach(), self._compact)
+            return clamped(moved, _checks.bounds(self.adversary.bounds, x))
 
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
@@ -158,13 +160,9 @@ class Structured(Defence):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""
-        self._path = self._compact = None
-        if batch is None:
-            self._path, found = self.attack.solve(model, x, y)
-            self._compact = found.delta
-            return _moved(self._path, x, self._compact, self.attack.bounds)
-        self._compact = self.attack.perturb(model, x, y, batch)
-        return clamped(x.detach() + self._compact, _checks.bounds(self.attack.bounds, x))
+        self.delta = None  # the last one is as large as the group: let it go first
+        delta = self.delta = self.attack.perturb(model, x, y, batch)
+        return clamped(x.detach() + delta, _checks.bounds(self.attack.bounds, x))
 
     def measure(self) -> float | None:
         """The attack's number of columns or rank."""
@@ -208,8 +206,8 @@ class UniversalAT(Defence):
             _, gradient = Oracle(lambda z: self.loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
         ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
         self.shift = inside(flat + self.step_size * ascent, self.eps)
-        self._compact = self.shift.view_as(x[:1]).expand_as(x)
-        return x.detach() + self._compact
+        delta = self.delta = self.shift.view_as(x[:1]).expand_as(x)
+        return x.detach() + delta
 
     def state_dict(self) -> dict[str, Tensor]:
         """The carried shift."""
@@ -219,12 +217,6 @@ class UniversalAT(Defence):
         """Carry on with that shift."""
         super().load_state_dict(state)
         self.shift = state["shift"]
-
-
-def _moved(path: Path, x: Tensor, delta: Tensor, bounds: Any) -> Tensor:
-    """The group x moved by the perturbation with these coordinates, inside the bounds and without a gradient."""
-    with torch.inference_mode(False), torch.no_grad():
-        return clamped(path.moved(x.detach(), delta), _checks.bounds(bounds, x))
 
 
 def match_norm(defence: Defence, mean_norm: float) -> Defence:

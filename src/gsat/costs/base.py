@@ -50,6 +50,11 @@ class Penalised(ABC):
         return False
 
     @property
+    def unbounded(self) -> bool:
+        """Whether there is no quadratic term, so that loss − λ·c(Δ) may have no maximum."""
+        return self.ridge == 0
+
+    @property
     def equal_rows(self) -> bool:
         """Whether c is finite only where all rows of Δ are equal."""
         return False
@@ -137,6 +142,11 @@ class Wrapping(Penalised):
         """As the cost inside is."""
         return self.cost.convex
 
+    @property
+    def unbounded(self) -> bool:
+        """As the cost inside is."""
+        return self.cost.unbounded
+
     def measure(self, delta: Tensor) -> float | None:
         """That of the cost inside, of the whole group."""
         return self.cost.measure(delta)
@@ -148,6 +158,11 @@ class Bare(Penalised):
 
     cost: GroupCost
     alpha: float = 1.0
+
+    @property
+    def unbounded(self) -> bool:
+        """Not known, and not warned of."""
+        return False
 
     def _structure(self, delta: Tensor) -> Tensor:
         return self.cost.value(delta)

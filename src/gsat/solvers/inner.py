@@ -83,7 +83,7 @@ def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any]) -
         state = solver.step(oracle, cost, state, lam=lam)
     ending = solver.finish(cost, state, lam=lam)
     delta, objective = _best(oracle, cost, ending.answers, lam)
-    if cost.ridge == 0 and not state.done and ending.travel > 1e-2 * float(norm(delta)):
+    if cost.unbounded and not state.done and ending.travel > 1e-2 * float(norm(delta)):
         warnings.warn(
             "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
             f"at n_inner = {oracle.n_inner} with steps of length {ending.travel:.3g}; take alpha < 1",
