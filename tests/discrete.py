@@ -3,7 +3,7 @@
 import numpy as np
 
 import gsat
-from gsat.costs.grouping import scaled
+from gsat.costs import scaled
 
 FINITE = {
     "group-sparse": gsat.GroupSparse(0.3),

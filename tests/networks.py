@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import gsat
-from gsat.costs.grouping import scaled
+from gsat.costs import scaled
 from strategies import normal
 
 COSTS = {
