@@ -86,7 +86,7 @@ def test_the_matrix_is_never_dense_as_a_whole(monkeypatch):
         return toarray(self, *args, **kwargs)
 
     monkeypatch.setattr(sparse.csr_array, "toarray", watched)
-    monkeypatch.setattr("gsat.standardise.at_a_time", lambda d: 16)
+    monkeypatch.setattr("gsat._arrays.standardise.at_a_time", lambda d: 16)
     gsat.tl.fit(adata, "cell_type", **QUICK)
     assert rows_at_once
     assert max(rows_at_once) <= 4 * 16

@@ -1,12 +1,13 @@
 """What every attack promises: the norm, the structure, reproducible, and nothing of the caller's changes."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, normalize
+from torch.nn.functional import cross_entropy, dropout, normalize
 
 import gsat
 from gsat import attacks
@@ -157,6 +158,28 @@ def test_one_structure_for_each_batch(model: nn.Module, group: Any) -> None:
         Universal(0.7)(model, x, y, ["a", "b"])
 
 
+@pytest.mark.parametrize("attack", every(), ids=lambda attack: f"{attack.name}-{attack.strength}")
+def test_what_a_perturbation_is_restricted_to_is_the_nearest_of_its_structure(attack: attacks.Attack) -> None:
+    ball, v, other = attack.ball, normal(M, D, seed=3), normal(M, D, seed=4)
+    part = ball.part(v)
+    near, u = ball.restrict(v, part), ball.restrict(other, part)
+    assert_structured(replace(attack, eps=1e6), near)
+    torch.testing.assert_close(ball.restrict(near, part), near)
+    assert float(((v - near) * u).sum()) == pytest.approx(0, abs=1e-10)  # the rest is orthogonal to the structure
+    assert float((v - near).norm()) < float((v - u).norm()) or torch.equal(near, v)
+
+
+def test_one_shift_may_be_short_of_eps(group: Any) -> None:
+    """The loss is largest at one shift of length 0.2 for all: a universal attack with eps = 1.5 goes there."""
+    x, y = group
+    goal = 0.2 * normalize(normal(1, D, seed=5, dtype=torch.float32))
+    spread = normal(M, D, seed=6, dtype=torch.float32)
+    spread = 0.1 * (spread - spread.mean(0))  # each sample has a goal of its own, and the mean of them is the best
+    attack = Universal(1.5, loss=lambda outputs, labels: -(outputs - x - goal - spread).square().sum(1))
+    delta = attack.perturb(nn.Identity(), x, y)
+    torch.testing.assert_close(delta, goal.expand_as(x), rtol=0, atol=2e-3)
+
+
 def test_reproducible_from_the_seed(model: nn.Module, group: Any) -> None:
     x, y = group
     for first, again, other in zip(
@@ -197,12 +220,28 @@ def test_restarts_begin_elsewhere(group: Any) -> None:
             assert (losses[1] >= losses[0]).all()  # each sample keeps its best
 
 
-def test_the_loss_of_many_samples_is_taken_in_pieces(model: nn.Module, group: Any, monkeypatch: Any) -> None:
+def test_the_loss_of_many_samples_is_taken_in_pieces(model: nn.Module, group: Any) -> None:
+    """A group may be a whole test set: 200 copies of a group are attacked as the group is, 2000 samples at a time."""
+    seen: list[int] = []
+
+    class Watch(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            seen.append(len(z))
+            return model(z)
+
     x, y = group
-    whole = [attack(model, x, y) for attack in every()]
-    monkeypatch.setattr("gsat.flat.AT_ONCE", 8)
-    for attack, delta in zip(every(), whole, strict=True):
-        assert torch.allclose(attack(model, x, y), delta, atol=2e-3)
+    many = (x.repeat(200, 1), y.repeat(200))
+    for attack in every(steps=20):
+        seen.clear()
+        delta = attack.perturb(Watch().eval(), *many)
+        assert max(seen) <= 2000
+        assert len(delta) == 200 * M
+        assert_structured(attack, delta)
+        once, often = (
+            float(cross_entropy(model(points + moved).detach().double(), labels))
+            for points, labels, moved in ((x, y, attack.perturb(model, x, y)), (*many, delta))
+        )
+        assert often == pytest.approx(once, rel=0.02)
 
 
 def test_an_overconfident_model_is_attacked_although_squares_of_its_gradients_underflow() -> None:

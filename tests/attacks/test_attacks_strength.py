@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 import gsat
-import strategies  # noqa: F401  one thread
 from gsat import attacks
 from gsat.models import build
 

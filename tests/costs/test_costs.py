@@ -274,6 +274,20 @@ def test_indicators_have_a_tolerance(dtype, small, large):
     assert float(gsat.LowRank(k=5).structure(noise)) == float(gsat.GroupSparse(k=8).structure(noise)) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_rows_are_equal_up_to_its_rounding(dtype):
+    eps = torch.finfo(dtype).eps
+    for other, allowed in [(1.0, True), (1 + 2 * eps, True), (1 + 16 * eps, False)]:
+        delta = torch.ones(5, 8, dtype=dtype)
+        delta[3] = other
+        for cost in (gsat.Universal(0.3), gsat.PerBatch(gsat.Universal(0.3)).bind([0, 0, 0, 0, 0])):
+            assert bool(cost.value(delta).isfinite()) == allowed
+        columns = torch.cat([torch.ones(5, 2, dtype=dtype), (other - 1) * torch.ones(5, 6, dtype=dtype)], 1)
+        assert bool(gsat.GroupSparse(0.3, k=2).value(columns).isfinite()) == allowed
+    rounded = normal(1, 8, seed=12).repeat(5, 1) * (1 + eps / 4 * normal(5, 8, seed=13).sign())
+    assert gsat.Universal(0.3).value(rounded.to(dtype)).isfinite()
+
+
 # ---- against cvxpy
 
 

@@ -152,6 +152,11 @@ def test_objective_is_never_below_that_of_no_perturbation(cost, solver, log_lam,
     assert 0 <= found.n_steps <= found.n_gradients
 
 
+def test_twenty_gradients_unless_told_otherwise():
+    x, slope = normal(M, D, seed=8), normal(M, D, seed=9)
+    assert gsat.maximise(lambda z: (z * slope).sum(1), x, gsat.LowRank(), lam=LAM, solver="admm").n_gradients == 20
+
+
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("n_inner", [1, 2, 3, 5, 20])
 def test_every_gradient_counts(solver, n_inner):
@@ -353,6 +358,45 @@ def test_a_users_cost_needs_value_and_prox_only():
         assert found.objective == pytest.approx(value / M, rel=1e-5)
 
 
+@pytest.mark.parametrize("lam", [3.0, 30.0])
+def test_a_step_that_does_not_raise_the_objective_is_made_shorter(lam):
+    class Hasty:
+        """‖Δ‖², with a prox that is right for short steps and overshoots in long ones."""
+
+        def value(self, delta):
+            return delta.square().sum()
+
+        def prox(self, v, tau):
+            return v / (1 + 2 * tau) if tau <= 0.5 else (1 - 4 * tau) * v
+
+    x, slope = normal(M, D, seed=30), normal(M, D, seed=31)
+    zero, gain = float((x * slope).sum()) / M, float(slope.square().sum()) / (4 * lam * M)
+    found = gsat.maximise(lambda z: (z * slope).sum(1), x, Hasty(), lam=lam, n_inner=40)
+    assert found.objective - zero >= 0.99 * gain
+    assert found.n_steps < found.n_gradients
+
+
+@pytest.mark.parametrize("curvature", [1e3, 1e6])
+@pytest.mark.parametrize(
+    "cost", [gsat.Universal(ALPHA), gsat.GroupSparse(ALPHA), gsat.LowRank(ALPHA), gsat.Unstructured()], ids=repr
+)
+def test_a_loss_of_huge_curvature_is_climbed_to_its_top(cost, curvature):
+    x, goal, values = normal(M, D, seed=32), normal(1, D, seed=33), []
+
+    def loss(z):
+        losses = -curvature / 2 * (z - x - goal).square().sum(1)
+        values.append(float(losses.detach().sum()) - LAM * float(cost.value((z - x).detach())))
+        return losses
+
+    found = gsat.maximise(loss, x, cost, lam=LAM, n_inner=20, solver=gsat.Proximal(relax=0))
+    assert found.n_gradients == len(values) <= 20
+    assert found.n_steps < found.n_gradients - 1  # some steps were too long
+    assert found.objective == pytest.approx(max(values) / M, rel=1e-9)  # and none of those was kept
+    assert apart(found.delta, goal.expand(M, D)) <= 10 / curvature
+    at_goal = -LAM * float(cost.value(goal.expand(M, D)))
+    assert found.objective * M >= at_goal - 1e-9 * abs(at_goal)
+
+
 def test_a_users_cost_without_growth_is_refused_by_the_linearised_solver():
     class Absolute:
         def value(self, delta):
@@ -380,6 +424,70 @@ def test_alpha_one_without_a_maximum_warns_and_stops(cost, solver):
         found = solve(lambda z: (z * slope).sum(1), x, cost, lam=0.1, solver=solver, n_inner=15)
     assert found.n_gradients == 15
     assert found.delta.isfinite().all()
+
+
+@pytest.mark.parametrize("cost", [gsat.Universal(1.0), gsat.GroupSparse(1.0), gsat.LowRank(1.0)], ids=repr)
+def test_alpha_one_has_no_relaxed_start(cost):
+    """Without a quadratic term there is no scale to it: the loss is asked at finite points, and climbed from Δ = 0."""
+    x, goal, seen = normal(M, D, seed=24), normal(1, D, seed=25), []
+
+    def loss(z):
+        seen.append((z - x).detach())
+        return -(z - x - goal).square().sum(1)
+
+    found = gsat.maximise(loss, x, cost, lam=0.1, n_inner=40)
+    plain = gsat.maximise(loss, x, cost, lam=0.1, n_inner=40, solver=gsat.Proximal(relax=0))
+    assert all(delta.isfinite().all() for delta in seen)
+    assert bool(cost.value(seen[1]).isfinite())  # structured from the first step on
+    assert found.objective == pytest.approx(plain.objective, rel=1e-9)
+    assert found.n_gradients == plain.n_gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_inner", [1, 2, 3])
+def test_admm_that_leaves_the_finite_numbers_names_its_step(n_inner, dtype):
+    """Whether a step overflows in the middle or at the end, and whether δ or the loss there is first not finite."""
+    x, slope = normal(M, D, seed=26, dtype=dtype), normal(M, D, seed=27, dtype=dtype)
+    largest = torch.finfo(dtype).max
+    message = r"not finite at step [1-9]\d*: eta1 = .* is too large, take a smaller one or \"auto\""
+    with pytest.raises(FloatingPointError, match=message):
+        gsat.maximise(
+            lambda z: 3 * (z * slope).sum(1),
+            x,
+            gsat.Unstructured(),
+            lam=LAM,
+            solver=gsat.ADMM(eta1=largest),
+            n_inner=n_inner,
+        )
+    if n_inner > 1:
+        with pytest.raises(FloatingPointError, match=message):
+            gsat.maximise(
+                lambda z: (z * slope).sum(1) + (9 - (z - x).square().sum(1)).sqrt(),  # no number beyond a radius of 3
+                x,
+                gsat.Unstructured(),
+                lam=LAM,
+                solver=gsat.ADMM(eta1=50.0),
+                n_inner=n_inner,
+            )
+
+
+@pytest.mark.parametrize("cost", STRUCTURES, ids=repr)
+def test_admm_comes_back_from_where_the_loss_is_not_finite(cost):
+    """The first step of "auto" goes too far; a shorter one is taken from where it began, and the loss is climbed."""
+    x, slope = normal(M, D, seed=28), normal(M, D, seed=29)
+    finite = []
+
+    def loss(z):
+        losses = 30 * (z * slope).sum(1) + (9 - (z - x).square().sum(1)).sqrt()
+        finite.append(bool(losses.isfinite().all()))
+        return losses
+
+    found = solve(loss, x, cost, lam=0.05, solver=gsat.ADMM(rho=0.1), n_inner=40)
+    assert finite[0]
+    assert not all(finite)
+    assert found.delta.isfinite().all()
+    assert found.objective > total(loss, x) / M
+    assert found.n_gradients <= 40
 
 
 @pytest.mark.parametrize("solver", ["proximal", "admm"])
