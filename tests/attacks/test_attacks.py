@@ -65,14 +65,14 @@ def assert_structured(attack: attacks.Attack, delta: Tensor) -> None:
 def test_norm_and_structure(model: nn.Module, group: Any, options: dict[str, Any], dtype: torch.dtype) -> None:
     x, y = group[0].to(dtype), group[1]
     model = model.to(dtype)
-    clean = gsat.adversary.per_sample_cross_entropy(model(x), y).sum()
+    clean = cross_entropy(model(x), y, reduction="sum")
     for attack in every(**options):
         delta = attack(model, x, y)
         assert delta.shape == x.shape
         assert delta.dtype == dtype
         assert not delta.requires_grad
         assert_structured(attack, delta)
-        assert gsat.adversary.per_sample_cross_entropy(model(x + delta), y).sum() > clean
+        assert cross_entropy(model(x + delta), y, reduction="sum") > clean
 
 
 def test_norm_holds_for_many_features_and_images() -> None:
@@ -193,9 +193,7 @@ def test_reproducible_from_the_seed(model: nn.Module, group: Any) -> None:
             assert not torch.equal(first(model, x, y), other(model, x, y))
     for keep in ("best", "last"):  # a restart can only help
         few, many = (PGD(0.7, keep=keep, steps=2, random_start=True, restarts=n) for n in (1, 8))
-        losses = [
-            gsat.adversary.per_sample_cross_entropy(model(x + attack(model, x, y)), y).sum() for attack in (few, many)
-        ]
+        losses = [cross_entropy(model(x + attack(model, x, y)), y, reduction="sum") for attack in (few, many)]
         assert losses[1] > losses[0]
 
 
@@ -211,13 +209,14 @@ def test_restarts_begin_elsewhere(group: Any) -> None:
     model = Bumpy().eval()
     for one, many in zip(every(steps=5), every(steps=5, restarts=6), strict=True):
         losses = [
-            gsat.adversary.per_sample_cross_entropy(model(x + attack.perturb(model, x, y)), y) for attack in (one, many)
+            cross_entropy(model(x + attack.perturb(model, x, y)).double(), y, reduction="none")
+            for attack in (one, many)
         ]
-        assert losses[1].sum() >= losses[0].sum()
+        assert losses[1].sum() >= losses[0].sum() - 1e-4
         if many in (Universal(0.7, steps=5, restarts=6), PGD(0.7, steps=5, restarts=6), FGM(0.7, steps=5, restarts=6)):
             assert losses[1].sum() > losses[0].sum() + 1
         if isinstance(many, PGD | FGM):
-            assert (losses[1] >= losses[0]).all()  # each sample keeps its best
+            assert (losses[1] >= losses[0] - 1e-5).all()  # each sample keeps its best
 
 
 def test_the_loss_of_many_samples_is_taken_in_pieces(model: nn.Module, group: Any) -> None:
