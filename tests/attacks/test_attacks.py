@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, normalize
 
-import gsat
 from gsat import attacks
 from gsat.attacks import FGM, PGD, GroupSparse, LowRank, Universal
 from gsat.models import build
