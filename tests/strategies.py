@@ -38,6 +38,13 @@ def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
+def same_rows(delta: Tensor) -> Tensor:
+    """For each row the number of the first one that it equals, up to the rounding of a product of matrices."""
+    flat = delta.flatten(1).double()
+    apart = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist")
+    return (apart <= 1e-5 * flat.norm(dim=1).max()).int().argmax(1)
+
+
 def blocks(d: int) -> tuple[str, ...]:
     """A block for each of d features; the members of a block are not neighbours."""
     return tuple("abc"[5 * j % 3] for j in range(d))
