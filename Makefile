@@ -29,7 +29,7 @@ test: check
 test-portable: .venv/dev.stamp
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
 	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(NUMERICAL)
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(NUMERICAL)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .

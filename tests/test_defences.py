@@ -208,7 +208,7 @@ def test_a_column_counts_that_moves_in_some_samples_only(
 
     defence = defences.GSAT(gsat.GroupSparse(0.2, feature_groups=feature_groups), loss=loss)
     defence.lam = 0.05
-    defence.outputs(wrap(model), *group)
+    defence(wrap(model), *group)
     moving = defence.delta != 0
     assert not moving[group[1] != 1].any()
     columns = moving.any(0) if feature_groups is None else moving.view(M, -1, 2).any(2).any(0)
