@@ -3,19 +3,33 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check bench clean
+WORKERS ?= auto
+
+# Whatever computes: these rooms must give the same answers on any processor and with any number of threads.
+NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
+  diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
+
+.PHONY: help demo test test-portable check bench clean
 
 help:
-	@echo "make demo   install gsat into .venv and run the demo on bundled data"
-	@echo "make test   install the development tools, then ruff, mypy and pytest"
-	@echo "make bench  measure speed ratios side by side, write results/bench.json and the table in README.md"
-	@echo "make clean  remove .venv and caches"
+	@echo "make demo           install gsat into .venv and run the demo on bundled data"
+	@echo "make test           install the development tools, then ruff, mypy and pytest, WORKERS=n at a time"
+	@echo "make test-portable  the numerical tests as on other processors, and with one and two threads"
+	@echo "make bench          measure speed ratios side by side, write results/bench.json and the table in README.md"
+	@echo "make clean          remove .venv and caches"
 
 demo: .venv/run.stamp
 	$(BIN)/gsat demo --force
 
+# One thread each: the matrices of the tests are small, and threads of several workers only wait for each other.
 test: check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
+
+# As torch, MKL and OpenBLAS compute on a processor without AVX, on one with AVX2, and on this one with two threads.
+test-portable: .venv/dev.stamp
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
+	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(NUMERICAL)
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .

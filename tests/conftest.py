@@ -1,10 +1,30 @@
-"""The folder with the real data; no test looks into the user's cache or at the network."""
+"""How the tests run: one thread, the same drawn examples every time, the real data, and no network."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+# The matrices are small: threads only wait for each other. Set before torch and numpy load, and for child processes.
+THREADS = os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+torch.set_num_threads(int(THREADS))
+
+# HYPOTHESIS_PROFILE=search draws other examples in every run, and more of them: for people who hunt.
+settings.register_profile(
+    "gsat",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault
+)
+settings.register_profile("search", settings.get_profile("gsat"), derandomize=False, max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gsat"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Groups, costs and reference formulas that several tests share; hypothesis draws the same examples in every run."""
+"""Groups, costs and reference formulas that several tests share."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 import gsat
 from gsat.costs import scaled
-
-settings.register_profile("gsat", derandomize=True, deadline=None, database=None, max_examples=30)
-settings.load_profile("gsat")
-torch.set_num_threads(1)  # the matrices are small: threads only wait for each other, for minutes on a busy machine
 
 ALPHAS = (0.0, 0.2, 0.7, 1.0)
 CONVEX = (
@@ -41,6 +36,13 @@ SCALES = {torch.float64: (1.0, 1e-3, 1e4, 1e-100, 1e100), torch.float32: (1.0, 1
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Standard normal entries that depend on the seed alone."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def same_rows(delta: Tensor) -> Tensor:
+    """For each row the number of the first one that it equals, up to the rounding of a product of matrices."""
+    flat = delta.flatten(1).double()
+    apart = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist")
+    return (apart <= 1e-5 * flat.norm(dim=1).max()).int().argmax(1)
 
 
 def blocks(d: int) -> tuple[str, ...]:
@@ -122,6 +124,12 @@ class Case:
         """c(Δ) = α·g(Δ) + (1−α)·‖Δ‖²_F of a convex case, α·√m·g(Δ/s) + (1−α)·‖Δ/s‖²_F of a scaled one."""
         square = float(delta.double().square().sum()) / self.unit**2
         return self.weight * self.structure(delta) + (1 - self.weight) * square
+
+    @property
+    def steepest(self) -> float:
+        """A bound on |g(U) − g(V)| / ‖U − V‖: g sums at most max(m, d) norms of parts that have nothing in common."""
+        factor = self.m**0.5 / UNIT if self.name.startswith(SCALED) else 1.0
+        return factor * max(self.m, self.d) ** 0.5
 
     def feasible(self, u: Tensor) -> Tensor:
         """A matrix near u where c is finite."""

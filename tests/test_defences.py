@@ -1,6 +1,7 @@
 """What perturbs a group in training: the contract of every defence, its state, and units of the data."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import gsat
 from gsat import attacks, defences, registry
 from gsat.costs import Scaled, scaled
 from gsat.models import build
-from strategies import Case, normal
+from networks import Opaque
+from strategies import Case, normal, same_rows
 
 M, D, EPS = 18, 10, 0.6
 
@@ -55,7 +57,7 @@ def test_contract(model: nn.Module, group: Any, name: str) -> None:
     if not isinstance(defence, defences.GSAT) and name != "universal-at":
         assert defence.mean_norm == pytest.approx(EPS, rel=1e-5)
     if name in ("structured-universal", "universal-at"):
-        assert torch.equal(defence.delta, defence.delta[:1].expand(M, D))
+        assert not same_rows(defence.delta).any()
     if name.endswith("group-sparse"):
         assert int((defence.delta.norm(dim=0) > 0).sum()) <= 3
         assert defence.measure() == 3
@@ -81,7 +83,7 @@ def test_one_shift_for_each_random_sub_batch(model: nn.Module) -> None:
     defence = registry.named("universal", eps=EPS, group_size=60)
     defence.lam = 0.01
     defence(model, x, y)
-    shifts, counts = defence.delta.unique(dim=0, return_counts=True)
+    shifts, counts = same_rows(defence.delta).unique(return_counts=True)
     assert len(shifts) == 30
     assert counts.max() - counts.min() <= 1
 
@@ -97,6 +99,27 @@ def test_match_norm(model: nn.Module, group: Any, name: str, mean_norm: float) -
     defence(model, *group)
     assert defence.mean_norm <= EPS * (1 + 1e-6)
     assert type(matched) is type(defence)
+
+
+def test_match_norm_scales_an_explicit_step_size(model: nn.Module, group: Any) -> None:
+    """A step of 0.3·eps stays one of 0.3·eps: the first of them is as long as that."""
+    for make in (partial(defences.PGD, steps=1), defences.UniversalAT):
+        for mean_norm in (0.02, 3.0):
+            matched = defences.match_norm(make(EPS, step_size=0.3 * EPS), mean_norm)
+            matched(model, *group)
+            assert matched.mean_norm == pytest.approx(0.3 * mean_norm, rel=1e-5)
+
+
+def test_match_norm_from_and_to_nothing(model: nn.Module, group: Any) -> None:
+    for make in (defences.PGD, defences.UniversalAT):
+        still = defences.match_norm(make(EPS, step_size=0.1), 0.0)
+        still(model, *group)
+        assert still.mean_norm == 0
+        for none in (make(0.0), make(0.0, step_size=0.1)):
+            grown = defences.match_norm(none, 0.4)
+            for _ in range(8):
+                grown(model, *group)
+            assert grown.mean_norm == pytest.approx(0.4, rel=1e-5)
 
 
 def test_match_norm_needs_an_eps() -> None:
@@ -130,6 +153,24 @@ def test_universal_at_carries_its_shift(model: nn.Module, group: Any) -> None:
     assert images.shape == (M, 1, 2, 5)
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-4, 0.03, 0.6, 5.0])
+def test_universal_at_of_any_size(model: nn.Module, group: Any, eps: float) -> None:
+    """The first step is a fifth of eps; nothing is ever longer than eps, and the shift soon has that length."""
+    defence, long = defences.UniversalAT(eps), defences.UniversalAT(eps, step_size=10.0)
+    lengths = []
+    for _ in range(12):
+        moved = defence(model, *group)
+        assert moved.isfinite().all()
+        lengths.append(defence.mean_norm)
+    assert lengths[0] == pytest.approx(eps / 5, rel=1e-5)
+    assert max(lengths) <= eps * (1 + 1e-6)
+    assert lengths[-1] == pytest.approx(eps, rel=1e-5)
+    long(model, *group)
+    assert long.mean_norm == pytest.approx(eps, rel=1e-5)
+    with pytest.raises(ValueError, match=r"eps must be >= 0, got -0\.1"):
+        defences.UniversalAT(-0.1)
+
+
 def test_gsat_continues_its_draws(model: nn.Module, group: Any) -> None:
     def made() -> defences.GSAT:
         cost = gsat.PerBatch(gsat.Universal(), n_random=4)
@@ -148,6 +189,88 @@ def test_gsat_continues_its_draws(model: nn.Module, group: Any) -> None:
         defence.lam = 0.0
 
 
+@pytest.mark.parametrize("wrap", [lambda net: net, Opaque], ids=["short-cut", "plain path"])
+@pytest.mark.parametrize("feature_groups", [None, [j // 2 for j in range(D)]])
+def test_a_column_counts_that_moves_in_some_samples_only(
+    model: nn.Module, group: Any, wrap: Any, feature_groups: Any
+) -> None:
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:  # of no interest for two thirds of the samples
+        return nn.functional.cross_entropy(outputs, y, reduction="none") * (y == 1)
+
+    defence = defences.GSAT(gsat.GroupSparse(0.2, feature_groups=feature_groups), loss=loss)
+    defence.lam = 0.05
+    defence(wrap(model), *group)
+    moving = defence.delta != 0
+    assert not moving[group[1] != 1].any()
+    columns = moving.any(0) if feature_groups is None else moving.view(M, -1, 2).any(2).any(0)
+    assert defence.measure() == int(columns.sum()) > 0
+
+
+# ---- defaults
+
+
+class Counted(nn.Module):
+    """Counts the passes that a gradient is taken of."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.n_gradients = inner, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n_gradients += x.requires_grad
+        return self.inner(x)
+
+
+def test_twenty_gradients_unless_told_otherwise(model: nn.Module, group: Any) -> None:
+    counted = Counted(model)
+    for defence in (
+        defences.PGD(EPS),
+        registry.named("pgd", eps=EPS),
+        registry.named("low-rank", eps=EPS, solver="admm"),
+        defences.GSAT(gsat.LowRank(0.2), solver="admm"),
+        gsat.Adversary(gsat.LowRank(0.2), lam=0.05, solver="admm"),
+    ):
+        counted.n_gradients = 0
+        defence(counted, *group)
+        assert counted.n_gradients == 20
+    for name, n_gradients in (("fgm", 1), ("universal-at", 1)):
+        counted.n_gradients = 0
+        registry.named(name, eps=EPS)(counted, *group)
+        assert counted.n_gradients == n_gradients
+
+
+def test_an_attack_of_a_hundred_gradients_unless_told_otherwise(model: nn.Module, group: Any) -> None:
+    counted = Counted(model).eval()
+    for attack in (attacks.PGD(EPS), registry.parse_attack("pgd", 1.0)):
+        counted.n_gradients = 0
+        attack.perturb(counted, *group)
+        assert counted.n_gradients == 100
+
+
+def test_half_of_the_cost_is_structure_unless_told_otherwise() -> None:
+    delta = normal(6, 5, seed=7)
+    sigma, columns = torch.linalg.svdvals(delta).sum(), delta.norm(dim=0).sum()
+    square = delta.square().sum()
+    torch.testing.assert_close(gsat.LowRank().value(delta), (sigma + square) / 2)
+    torch.testing.assert_close(gsat.GroupSparse().value(delta), (columns + square) / 2)
+    shift = delta[:1].expand(6, 5)
+    torch.testing.assert_close(gsat.Universal().value(shift), shift.square().sum() / 2)
+
+
+def test_five_directions_and_fifty_columns_unless_told_otherwise() -> None:
+    x, y = normal(40, 70, seed=8, dtype=torch.float32), torch.arange(40) % 10
+    model = build("elu", (70,), 10, hidden=30)
+    for name, count in (("low-rank", 5), ("group-sparse", 50)):
+        delta = registry.parse_attack(name, 1.0, eps=0.5).perturb(model, x, y)
+        defence = registry.named(f"structured-{name}", eps=0.5)
+        defence(model, x, y)
+        assert defence.measure() == count
+        for found in (delta, defence.delta):
+            sigma = torch.linalg.svdvals(found.double())
+            rank, columns = int((sigma > 1e-5 * sigma[0]).sum()), int((found != 0).any(0).sum())
+            assert (rank if name == "low-rank" else columns) == count
+
+
 def test_attack_as_the_adversary_respects_bounds_and_batches(model: nn.Module, group: Any) -> None:
     x, y = group[0].clamp(-1, 1), group[1]
     clamped = defences.Structured(attacks.LowRank(3.0, rank=2, bounds=(-1.0, 1.0)))(model, x, y)
@@ -155,7 +278,7 @@ def test_attack_as_the_adversary_respects_bounds_and_batches(model: nn.Module, g
     batch = torch.arange(M) % 2
     defence = defences.Structured(attacks.Universal(EPS))
     defence(model, x, y, batch)
-    assert len(defence.delta.unique(dim=0)) == 2
+    assert len(same_rows(defence.delta).unique()) == 2
 
 
 @pytest.mark.parametrize("name", ["group-sparse", "low-rank", "universal", "unstructured"])

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 import gsat
-import strategies  # noqa: F401  one thread
 from gsat import attacks
 from gsat.models import build
 
@@ -237,7 +236,7 @@ def test_on_a_trained_net_no_attack_is_weaker_than_a_plain_one(digits: Any, frac
         counted = Counted(model).eval()
         ours = total_loss(model, x + attack.perturb(counted, x, y), y)
         assert counted.n_backward <= 100, attack
-        assert ours >= plain(model, x, y, eps, project, mean=mean) * (1 - 1e-6), attack
+        assert ours >= plain(model, x, y, eps, project, mean=mean) * (1 - 1e-4), attack
         assert ours > 1.05 * total_loss(model, x, y), attack
 
 

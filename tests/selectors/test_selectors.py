@@ -16,6 +16,7 @@ OPTIONS = {
     "group_size": 100,
     "random_state": 0,
 }
+SHORT = {**OPTIONS, "n_outer": 50}
 TRUE = [4, 17, 30]
 
 
@@ -59,20 +60,20 @@ def test_blocks_are_ranked_as_one(data):
 
 def test_stability_over_halves(data):
     X, y = data
-    selector = gsat.GroupSparseSelector(k=3, n_resamples=4, **OPTIONS).fit(X, y)
+    selector = gsat.GroupSparseSelector(k=3, n_resamples=4, **SHORT).fit(X, y)
     assert selector.selection_frequency_[TRUE].min() >= 0.75
     assert selector.selection_frequency_.sum() == pytest.approx(3)
     low, high = selector.scores_interval_.T
     assert (low <= selector.scores_).all()
     assert (selector.scores_ <= high).all()
-    again = gsat.GroupSparseSelector(k=3, n_resamples=4, **OPTIONS).fit(X, y)
+    again = gsat.GroupSparseSelector(k=3, n_resamples=4, **SHORT).fit(X, y)
     assert np.array_equal(again.scores_, selector.scores_)
 
 
 def test_a_bar_counts_the_rounds(data, capsys):
-    gsat.GroupSparseSelector(k=3, n_resamples=2, verbose=1, **OPTIONS).fit(*data)  # 40, 20, 10, 6 features, twice
+    gsat.GroupSparseSelector(k=3, n_resamples=2, verbose=1, **QUICK).fit(*data)  # 40, 20, 10, 6 features, twice
     assert "8/8" in capsys.readouterr().err
-    gsat.GroupSparseSelector(k=3, **OPTIONS).fit(*data)
+    gsat.GroupSparseSelector(k=3, **QUICK).fit(*data)
     assert capsys.readouterr().err == ""
 
 
