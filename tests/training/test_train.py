@@ -106,6 +106,20 @@ def test_lam_as_the_paper_has_it_or_as_a_number(digits: Any) -> None:
     assert defence.scale is None  # the plain cost
 
 
+def test_the_first_lam_is_of_the_size_of_the_slope(digits: Any) -> None:
+    model = nn.Linear(64, 2)
+    slope = float(torch.linalg.vector_norm(model.weight[0].detach().double()))
+
+    def linear(outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs[:, 0]
+
+    defence = defences.GSAT(gsat.Unstructured(), solver="linearised", loss=linear)
+    _, history = train(digits, defence, model, loss=linear, budget=0.1, n_outer=1)
+    target = 0.1 * gsat.mean_norm(digits[0])
+    assert history[0].lam == pytest.approx(target * slope, rel=1e-5)
+    assert history[0].mean_norm == pytest.approx(target / 2, rel=1e-5)
+
+
 def test_control_follows_the_ratio_and_warns_once_when_the_target_is_out_of_reach() -> None:
     control = Control(2.0, target=1.0)
     control.update(0, 1.5)

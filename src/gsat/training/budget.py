@@ -46,7 +46,7 @@ class Control:
     def price(self, defence: Defence, model: nn.Module, x: Tensor, y: Tensor) -> None:
         """Give the defence its λ, and the target as the unit of its cost; the others have no price.
 
-        The first "auto" λ makes the perturbation for a linear loss and the cost ‖Δ‖² as long as the target.
+        The first "auto" λ is target·mean‖∇ℓ_i‖: with a linear loss and without structure ‖δ_i‖ is then half the target.
         """
         if not priced(defence):
             return
