@@ -65,18 +65,21 @@ class Target:
         return all(re.search(pattern, text) for pattern, text in pairs)
 
 
-IMAGES, VECTORS = "(MNIST|CIFAR-10) shape", "d = 20,531"
+IMAGES, VECTORS, NARROW = "(MNIST|CIFAR-10) shape", "d = 20,531", "d = 784"
 TARGETS = (
-    Target("iteration", IMAGES, "^group-sparse, 20 gradients", 1.10, 1.02),
-    Target("iteration", IMAGES, "^low-rank, 20 gradients", 1.15, 1.05),
+    Target("iteration", IMAGES, "^group-sparse, 20 gradients", 1.05, 1.02),
+    Target("iteration", IMAGES, "^low-rank, 20 gradients", 1.10, 1.05),
     Target("equal value", IMAGES, "^(group-sparse|low-rank)", 0.6, 0.35),
-    Target("iteration", VECTORS, "^(low-rank|universal), 20 gradients /", 0.15, 0.05),
-    Target("iteration", VECTORS, "^group-sparse( of .*)?, 20 gradients /", 0.7, 0.3),
+    Target("iteration", VECTORS, "^universal, 20 gradients /", 0.13, 0.05),
+    Target("iteration", VECTORS, "^low-rank, 20 gradients /", 0.17, 0.05),
+    Target("iteration", VECTORS, "^group-sparse, 20 gradients /", 0.8, 0.3),
+    Target("iteration", NARROW, "^low-rank, 20 gradients /", 1.3, 1.0),
+    Target("iteration", NARROW, "^group-sparse, 20 gradients /", 1.4, 1.0),
     Target("other libraries", IMAGES, "^PGD, 20 gradients / torchattacks", 1.0, 0.8),
     Target("other libraries", IMAGES, "^PGD, 20 gradients / ART", 0.5, 0.25),
     Target("exponent", "^low-rank", "time in d, 5,000 to 100,000, m = 200", 1.05, 1.0),
-    Target("memory", VECTORS, "^PGD, 20 gradients, plain path", 3, 3),
-    Target("memory", VECTORS, "plain path", 6, 6),
+    Target("memory", VECTORS, "^PGD, 20 gradients", 3, 3),
+    Target("memory", VECTORS, "plain path|group-sparse", 6, 6),
     Target("memory", VECTORS, "", 2, 2),
 )
 
