@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat.costs import GroupCost, PerBatch, bound
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models.modes import frozen, untouched
@@ -41,7 +41,7 @@ class Adversary:
         *,
         lam: float,
         solver: str | Solver[Any] = "proximal",
-        n_inner: int = 20,
+        n_inner: int = _defaults.N_INNER,
         loss: SampleLoss | None = None,
         feature_mask: Any = None,
         bounds: Any = None,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks, attacks
+from gsat import _checks, _defaults, attacks
 from gsat._arrays.norms import norm, rows
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
@@ -92,7 +92,7 @@ class GSAT(Defence):
         cost: GroupCost | PerBatch,
         *,
         solver: str | Solver[Any] = "proximal",
-        n_inner: int = 20,
+        n_inner: int = _defaults.N_INNER,
         loss: SampleLoss | None = None,
         feature_mask: Any = None,
         bounds: Any = None,
@@ -174,7 +174,7 @@ class PGD(Structured):
 
     name = "pgd"
 
-    def __init__(self, eps: float, *, steps: int = 20, step_size: float | None = None, **options: Any) -> None:
+    def __init__(self, eps: float, *, steps: int = _defaults.N_INNER, step_size: float | None = None, **options: Any) -> None:
         super().__init__(attacks.PGD(eps, steps=steps, step_size=step_size, keep="last", **options))
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 from tqdm.auto import tqdm
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, rows
 from gsat._arrays.sampling import take, take_labels
 from gsat.attacks import Attack, Universal
@@ -36,7 +36,7 @@ def evaluate(
     y: Any,
     attacks: Attack | Iterable[Attack] | Mapping[str, Attack],
     *,
-    group_size: int = 200,
+    group_size: int = _defaults.GROUP_SIZE,
     random_state: int = 0,
     batch: Any = None,
     progress: bool = False,

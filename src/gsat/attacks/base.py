@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat._arrays.norms import rows, total
 from gsat.attacks.flat import Flat
 from gsat.attacks.masking import warn_of_masking
@@ -56,7 +56,7 @@ class Attack(ABC):
     name: ClassVar[str]
 
     eps: float
-    steps: int = field(default=100, kw_only=True)
+    steps: int = field(default=_defaults.STEPS, kw_only=True)
     step_size: float | None = field(default=None, kw_only=True)
     restarts: int = field(default=1, kw_only=True)
     random_start: bool = field(default=False, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from gsat import _defaults
 from gsat.cli import options
 from gsat.cli.app import app, fail, user_errors
 from gsat.cli.files import SEPARATORS, vacant, write, write_table
@@ -40,7 +39,7 @@ def select(
     whole: Annotated[bool, typer.Option("--all", help="Write all features, not only the first k.")] = False,
     batch: options.NotAFeature = None,
     n_outer: Annotated[int | None, typer.Option(help="Groups to train on, per round.")] = None,
-    group_size: options.GroupSize = _defaults.GROUP_SIZE,
+    group_size: Annotated[int | None, typer.Option(help="Samples in a group.")] = None,
     budget: Annotated[float | None, typer.Option(help="Mean norm of the perturbations, as a fraction of E‖X‖.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
     seed: options.Seed = 0,
@@ -61,11 +60,10 @@ def select(
     from gsat.selectors import GroupSparseSelector
     from gsat.selectors.ranking import picture, rank
 
-    tuned = {"n_outer": n_outer, "budget": budget, "alpha": alpha}
+    tuned = {"n_outer": n_outer, "group_size": group_size, "budget": budget, "alpha": alpha}
     selector = GroupSparseSelector(
         k,
         n_resamples=n_resamples,
-        group_size=group_size,
         random_state=seed,
         verbose=int(sys.stderr.isatty() and not as_json),
         **{name: value for name, value in tuned.items() if value is not None},  # type: ignore[arg-type]

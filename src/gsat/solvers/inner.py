@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Generator, Tensor
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, total
 from gsat.costs import GroupCost, Penalised, PerBatch, bound
 from gsat.models.modes import untouched
@@ -29,7 +29,7 @@ def maximise(
     *,
     lam: float,
     solver: str | Solver[Any] = "proximal",
-    n_inner: int = 20,
+    n_inner: int = _defaults.N_INNER,
     feature_mask: Any = None,
     bounds: Any = None,
     batch: Any = None,

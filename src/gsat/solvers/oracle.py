@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat._arrays.norms import norm
 
 Loss = Callable[[Tensor], Tensor]
@@ -27,7 +27,7 @@ class Oracle:
         x: Tensor,
         mask: Tensor | None = None,
         bounds: tuple[Tensor, Tensor] | None = None,
-        n_inner: int = 20,
+        n_inner: int = _defaults.N_INNER,
     ) -> None:
         self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
         self.n_inner, self.n_gradients = n_inner, 0

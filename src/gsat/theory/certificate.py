@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, PerBatch
 from gsat.losses import SampleLoss, per_sample_cross_entropy
@@ -95,10 +95,10 @@ def certify(
     radii: Any,
     cost: GroupCost | PerBatch,
     *,
-    group_size: int = 200,
+    group_size: int = _defaults.GROUP_SIZE,
     n_groups: int = 50,
     n_pilot: int = 5,
-    n_inner: int = 20,
+    n_inner: int = _defaults.N_INNER,
     level: float = 0.95,
     beta: float | None = None,
     loss: SampleLoss | None = None,
