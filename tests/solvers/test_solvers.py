@@ -138,7 +138,7 @@ def test_solvers_agree_where_the_problem_is_concave(cost):
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("cost", [*STRUCTURES, *HARD], ids=repr)
-@settings(max_examples=12)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(st.floats(-3, 3), st.sampled_from([1, 2, 3, 5, 20]), st.integers(0, 50))
 def test_objective_is_never_below_that_of_no_perturbation(cost, solver, log_lam, n_inner, seed):
     loss, x, _ = elu_net(seed)
