@@ -174,7 +174,9 @@ class PGD(Structured):
 
     name = "pgd"
 
-    def __init__(self, eps: float, *, steps: int = _defaults.N_INNER, step_size: float | None = None, **options: Any) -> None:
+    def __init__(
+        self, eps: float, *, steps: int = _defaults.N_INNER, step_size: float | None = None, **options: Any
+    ) -> None:
         super().__init__(attacks.PGD(eps, steps=steps, step_size=step_size, keep="last", **options))
 
 
