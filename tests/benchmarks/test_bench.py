@@ -105,7 +105,10 @@ def test_every_target_has_rows(script):
         table.Row("iteration", "AlexNet, CIFAR-10 shape", "low-rank, 20 gradients", "PGD, 20 gradients"),
         table.Row("equal value", "AlexNet, CIFAR-10 shape", "low-rank, 4 gradients", "PGD, 20 gradients"),
         table.Row("iteration", "ELU net, d = 20,531", "universal, 20 gradients", "PGD, 20 gradients, plain path"),
+        table.Row("iteration", "ELU net, d = 20,531", "low-rank, 20 gradients", "PGD, 20 gradients, plain path"),
         table.Row("iteration", "ELU net, d = 20,531", "group-sparse, 20 gradients", "PGD, 20 gradients, plain path"),
+        table.Row("iteration", "ELU net, d = 784", "low-rank, 20 gradients", "PGD, 20 gradients, plain path"),
+        table.Row("iteration", "ELU net, d = 784", "group-sparse, 20 gradients", "PGD, 20 gradients, plain path"),
         table.Row("other libraries", "AlexNet, MNIST shape", "PGD, 20 gradients", "torchattacks"),
         table.Row("other libraries", "AlexNet, MNIST shape", "PGD, 20 gradients", "ART"),
         table.Row("exponent", "low-rank, 20 gradients", "time in d, 5,000 to 100,000, m = 200"),
@@ -113,13 +116,13 @@ def test_every_target_has_rows(script):
         table.Row("memory", "ELU net, d = 20,531", "low-rank, 20 gradients, plain path"),
         table.Row("memory", "ELU net, d = 20,531", "low-rank, 20 gradients"),
     ]
-    assert [table.target(row) for row in rows] == list(table.TARGETS)
+    found = [table.target(row) for row in rows]
+    assert [target for target in table.TARGETS if target not in found] == []
     others = [
         table.Row("iteration", "ELU net, d = 20,531", "low-rank, 20 gradients, plain path", "PGD"),
         table.Row("iteration", "ELU net, d = 20,531", "low-rank, as trained", "PGD"),
-        table.Row("iteration", "ELU net, d = 784", "low-rank, 20 gradients", "PGD"),
     ]
-    assert [table.target(row) for row in others] == [None] * 3
+    assert [table.target(row) for row in others] == [None] * 2
     above = table.Row("memory", "ELU net, d = 20,531", "low-rank, 20 gradients", value=2.2, unit="arrays")
     assert "ABOVE" in table.terminal([above])
 
