@@ -40,7 +40,7 @@ def test_any_order_gives_the_same(kind, data, classifier):
 @pytest.mark.parametrize(("missing", "value"), [("mean", None), ("zero", 0.0)])
 def test_missing_features_are_filled(missing, value, data, classifier, monkeypatch):
     X, _ = data
-    monkeypatch.setattr("gsat._arrays.standardise.at_a_time", lambda d: 1)  # in several blocks
+    monkeypatch.setattr("gsat._arrays.chunks.at_a_time", lambda d: 1)  # in several blocks
     filled = X.copy()
     filled[:, 1] = classifier.mean_[1] if value is None else value
     wanted = probabilities(classifier, filled, align(classifier, NAMES, 6), "error")

@@ -245,7 +245,7 @@ def test_gsat_takes_as_many_gradients_as_pgd():
     bench = iteration_time.Bench("elu", (12,), {}, group_size=30, n_inner=7)
     run = bench.run(lambda eps: iteration_time.gsat("low-rank", "", 7, 30), settling=2)
     iterate(run)
-    assert run.defence.adversary.last.n_gradients == 7
+    assert run.defence.solution.n_gradients == 7
     assert run.control.target == pytest.approx(0.05 * float(torch.linalg.vector_norm(run.X, dim=1).mean()))
 
 
