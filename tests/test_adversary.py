@@ -117,6 +117,21 @@ def test_nothing_changes_after_a_loss_that_is_not_finite():
     assert_same(before, snapshot(net, torch.zeros(1), y))
 
 
+@pytest.mark.parametrize("cost", [gsat.Universal(0.3), gsat.GroupSparse(0.01), gsat.LowRank(0.01)], ids=repr)
+@pytest.mark.parametrize("solver", ["proximal", "admm"])
+def test_a_loss_that_is_finite_at_zero_alone_is_an_error_in_the_row_space_too(solver, cost):
+    net, (x, y) = ELUNet(D, CLASSES, hidden=5), group()
+    with torch.no_grad():
+        outputs = net(x)
+
+    def loss(z, y):
+        near = (z.detach() - outputs).abs().amax() < 1e-6
+        return nn.functional.cross_entropy(z, y, reduction="none") * (1 if near else torch.nan)
+
+    with pytest.raises(FloatingPointError, match=r"not finite at step [1-9]\d*, however short the step"):
+        gsat.Adversary(cost, lam=0.1, solver=solver, loss=loss, n_inner=100)(net, x, y)
+
+
 @pytest.mark.parametrize("options", [{}, {"bounds": (-1.0, 1.0)}, {"feature_mask": [True] * 6 + [False] * 6}], ids=str)
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("made", ["outside", "inside"])

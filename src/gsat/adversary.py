@@ -75,5 +75,5 @@ class Adversary:
             cost = bound(self.cost, len(x), batch, self.generator)
             rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
             path = choose(model, x.detach(), mask, rotates=rotates)
-            oracle = Oracle(lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner)
+            oracle = Oracle(lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x)
             return path, climb(oracle, cost, lam=self.lam, solver=self.solver)

@@ -198,6 +198,32 @@ def test_a_model_may_name_its_layer():
     assert apart(model(x), Opaque(model)(x)) == 0
 
 
+class Twofold(Named):
+    """It returns what it saw beside its outputs."""
+
+    def forward(self, x):
+        return super().forward(x), x
+
+
+class Checking(Named):
+    """It looks at the shape of its input itself."""
+
+    def forward(self, x):
+        assert x.shape[1:] == (D,), "wrong shape"
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("kind", "pick"), [(Twofold, lambda outputs: outputs[0]), (Checking, lambda outputs: outputs)])
+def test_a_model_that_names_its_layer_and_cannot_be_compared_takes_the_plain_path(kind, pick):
+    model, (x, y) = kind(network()).eval(), group()
+
+    def loss(outputs, labels):
+        return cross_entropy(pick(outputs), labels, reduction="none")
+
+    found = gsat.Adversary(gsat.LowRank(0.2), lam=0.6, loss=loss)(model, x, y)
+    assert apart(found - x, gsat.Adversary(gsat.LowRank(0.2), lam=0.6)(Named(network()), x, y) - x) <= 1e-6
+
+
 def hooked():
     model = network()
     model[1].register_forward_hook(lambda module, args, output: output * 2)

@@ -153,6 +153,17 @@ def test_a_loss_that_is_finite_at_zero_alone_is_an_error(solver, cost, dtype):
         solve(loss, x, cost, solver=solver, n_inner=100)
 
 
+def test_a_step_is_short_by_the_size_of_the_data_also_where_squares_overflow():
+    x = 1e20 * normal(M, D, seed=10, dtype=torch.float32)
+    far = 2 * float(x.abs().max())
+
+    def loss(z):
+        return torch.where(z.abs() < far, z, math.nan).sum(1) * (1e6 / far)
+
+    found = gsat.maximise(loss, x, gsat.Unstructured(), lam=1e-36)
+    assert found.delta.isfinite().all()
+
+
 @pytest.mark.parametrize("cost", COSTS, ids=repr)
 @pytest.mark.parametrize("solver", ["proximal", "admm"])
 def test_a_loss_with_a_finite_domain_is_not_an_error(solver, cost):

@@ -312,6 +312,14 @@ def test_an_ascent_that_gains_next_to_nothing_never_falls_below_its_start(seed):
     assert found.objective >= at_zero[0] / len(x) - 1e-12  # of the same float32 losses, summed in float64
 
 
+@pytest.mark.parametrize("narrow", [2**-8, 2**-12])
+def test_an_ascent_that_is_back_at_zero_keeps_the_step_it_has_learned(narrow):
+    """S = tanh(δ/r) − λ·c(δ) rises within r of 0 alone; the relaxed start ends far away, and a long step leads back."""
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    found = gsat.maximise(lambda z: torch.tanh(z[:, 0] / narrow), x, gsat.GroupSparse(), lam=1 / (8 * narrow))
+    assert found.objective > 0.3  # of 0.8; it was 0
+
+
 @pytest.mark.parametrize("lam", [0.5, 1.0])
 def test_one_shift_finds_the_highest_of_many_maxima(digits, lam):
     """Twenty gradients against Adam from 12 starts, on five groups; a shift has about one maximum per class."""

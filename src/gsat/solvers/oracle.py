@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks, _defaults
-from gsat._arrays.norms import norm
+from gsat._arrays.norms import column_norms, norm, rows
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -18,7 +18,7 @@ class Oracle:
     """Δ -> per-sample losses (m,) and the gradient (m, *features) of their sum, zero where the mask is False.
 
     With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure. A solver may ask
-    for n_inner gradients.
+    for n_inner gradients. `group` is the group itself, where x holds other coordinates of it.
     """
 
     def __init__(
@@ -28,16 +28,17 @@ class Oracle:
         mask: Tensor | None = None,
         bounds: tuple[Tensor, Tensor] | None = None,
         n_inner: int = _defaults.N_INNER,
+        group: Tensor | None = None,
     ) -> None:
         self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
         self.n_inner, self.n_gradients = n_inner, 0
         self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
-        self._loss = loss
+        self._loss, self._group = loss, self.x if group is None else group.detach()
 
     @cached_property
     def size(self) -> float:
-        """‖x‖_F."""
-        return float(norm(self.x))
+        """‖x‖_F of the group, also where squares would leave the range of float32."""
+        return float(norm(column_norms(rows(self._group)).double()))
 
     @property
     def zero(self) -> Tensor:

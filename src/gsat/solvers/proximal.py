@@ -86,12 +86,13 @@ class Proximal:
     def step(self, oracle: Oracle, cost: Penalised, state: ProximalState, *, lam: float) -> ProximalState:
         """Propose a trial, evaluate it, and accept or reject it."""
         here, eta, floor = state.here, state.eta, float(total(oracle.at_zero))
-        if state.zero is not None and oracle.n_gradients >= PATIENCE * oracle.n_inner:
+        below = state.zero is not None and here.objective < floor
+        if below and oracle.n_gradients >= PATIENCE * oracle.n_inner:
             return _again(state)
         trial = _propose(cost, state, lam)
         move = _move(here, trial)
         if move.length <= torch.finfo(trial.dtype).eps * move.size < math.inf:  # nothing moves any more
-            return replace(state, done=True) if state.zero is None else _again(state)
+            return _again(state) if below else replace(state, done=True)
         losses, gradient = oracle(trial)
         turn = _turn(here, trial, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
         penalty = lam * cost.value_at_prox(trial, eta * lam, gap=eta * move.ahead - move.across, square=move.size**2)
