@@ -53,6 +53,19 @@ def test_the_cost_of_the_page_is_used_by_every_solver():
         assert float((delta - exact).norm() / exact.norm()) < 1e-4, solver
 
 
+def named_files():
+    """The files that README and the docs name as `tests/...`, `benchmarks/...` or `src/...`."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for name in re.findall(r"\b(?:tests|benchmarks|src)/[\w/]+\.py\b", page.read_text(encoding="utf-8")):
+            yield page.name, name
+
+
+def test_files_that_pages_name_exist():
+    found = set(named_files())
+    assert found
+    assert sorted((page, name) for page, name in found if not (ROOT / name).exists()) == []
+
+
 def test_links_of_the_readme_exist():
     targets = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert targets

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,9 @@ def attack_text(text: str, names: Sequence[str]) -> tuple[str, int | None, float
 
 def group(name: str, value: Any) -> Tensor:
     """`value` as a floating-point tensor (m, *features) with m >= 1 samples and at least one feature."""
-    if not hasattr(value, "__torch_function__"):  # a tensor, or what torch lets take its place
+    import torch
+
+    if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch tensor, got {type(value).__name__}")
     if not value.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, got {value.dtype}; convert with {name}.float()")
@@ -84,7 +86,7 @@ def group(name: str, value: Any) -> Tensor:
         raise ValueError(f"{name} must have shape (samples, *features), got a scalar")
     if value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
-    return cast("Tensor", value)
+    return value
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:

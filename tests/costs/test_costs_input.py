@@ -42,6 +42,7 @@ def test_thresholds_and_groups_are_checked(name, method):
     for v, error, message in [
         (torch.ones(5, 8, dtype=torch.int64), TypeError, "must have a floating-point dtype, got torch.int64"),
         (np.ones((5, 8)), TypeError, "must be a torch tensor, got ndarray"),
+        (torch.Tensor, TypeError, "must be a torch tensor, got _TensorMeta"),
         (torch.ones(0, 8), ValueError, r"at least one sample and one feature, got shape \(0, 8\)"),
         (torch.ones(5, 0), ValueError, r"at least one sample and one feature, got shape \(5, 0\)"),
         (torch.tensor(1.0), ValueError, r"must have shape \(samples, \*features\), got a scalar"),

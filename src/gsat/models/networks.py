@@ -55,8 +55,8 @@ def AlexNet(  # noqa: N802
 
     A block is a 5x5 convolution of the same size, ReLU, 3x3 max-pool of stride 2 and local response
     normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. On a CPU gsat
-    hands it images with the channels last, which are convolved faster (`gsat.layout`); with channels_last=True the
-    weights have that layout too, on any device, and with False it is never used.
+    hands it images with the channels last, which are convolved faster (`gsat.models.layout`); with
+    channels_last=True the weights have that layout too, on any device, and with False it is never used.
     """
     if len(in_shape) != 3 or min(in_shape[1:]) < LEAST_IMAGE:
         raise ValueError(
