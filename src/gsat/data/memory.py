@@ -41,20 +41,20 @@ def allowed() -> int:
     return min(size for size in (_given.get(), _free(), _left_by_rlimit(), sys.maxsize) if size is not None)
 
 
+def given() -> int | None:
+    """What the caller allows; None where nothing was said."""
+    return _given.get()
+
+
 def fits(path: str | Path, what: str, need: int) -> None:
     """Raise unless `what` of the file, which takes `need` bytes, fits into memory."""
-    if need > (most := allowed()):
-        remedy = "" if _given.get() != most else "; max_memory= or --max-memory allows more"
-        raise ValueError(
-            f"{path} must fit into memory, got {what} of {shown(need)} where {shown(most)} are free{remedy}"
-        )
+    if need > allowed():
+        raise ValueError(f"{path} must fit into memory, got {what} of {shown(need)} where {_where()}")
 
 
 def too_large(path: str | Path) -> ValueError:
     """The error for a file that took more memory than it announced."""
-    return ValueError(
-        f"{path} must fit into memory, got a file that takes more than the {shown(allowed())} that are free"
-    )
+    return ValueError(f"{path} must fit into memory, got a file that takes more where {_where()}")
 
 
 def address_space() -> int | None:
@@ -72,6 +72,11 @@ def shown(size: int) -> str:
         if size >= least:
             return f"{size / least:.3g} {unit}"
     return f"{size} bytes"
+
+
+def _where() -> str:
+    most = allowed()
+    return f"max_memory allows {shown(most)}" if most == given() else f"{shown(most)} are free"
 
 
 def _free() -> int | None:

@@ -21,6 +21,7 @@ from gsat.data.memory import too_large
 T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
+NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids="
 
 
 def extra(module: str, package: str, ending: str) -> Any:
@@ -96,9 +97,9 @@ def whole(path: Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        if isinstance(error, MemoryError | ImportError):
-            raise  # no fault of the file
-        raise ValueError(f"{path} must be a whole {kind} file, got: {error}") from error
+        if isinstance(error, MemoryError | ImportError) or (isinstance(error, ValueError) and str(path) in str(error)):
+            raise  # no fault of the file, or told already
+        raise ValueError(f"{path} must be a whole {kind} file, got: {str(error) or type(error).__name__}") from error
 
 
 def not_utf8(path: Path) -> ValueError:
@@ -111,6 +112,18 @@ def not_utf8(path: Path) -> ValueError:
         got, at = f"0x{content[error.start]:02x}", error.start
     line = content.count(b"\n", 0, at) + 1
     return ValueError(f"{path}, line {line} must be UTF-8 text, got byte {got}; save the file as UTF-8")
+
+
+def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> None:
+    """Raise unless no two of the names are equal."""
+    first: dict[Any, int] = {}
+    repeated = [(i, name) for i, name in enumerate(names) if first.setdefault(name, i) != i]
+    if repeated:
+        again, name = repeated[0]
+        raise ValueError(
+            f"{path} must have distinct {what}, got {name!r} at positions {first[name]} and {again} "
+            f"({len(repeated)} in all repeat an earlier one){remedy}"
+        )
 
 
 def among(path: Path, option: str, name: str, names: Iterable[str], what: str) -> str:

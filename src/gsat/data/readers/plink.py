@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gsat import _checks
 from gsat.data.memory import fits
-from gsat.data.readers.columns import annotation, by_id, checked, distinct
+from gsat.data.readers.columns import annotation, by_id, checked
 from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
-from gsat.data.rules import among, existing, extra, listed, located, not_utf8
+from gsat.data.rules import among, distinct, existing, extra, listed, located, not_utf8
 from gsat.data.table import Table
 
 MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009
