@@ -73,6 +73,8 @@ def _open_npz(path: Path) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
             members = archive.infolist()
             names = [member.filename.removesuffix(".npy") for member in members]
             distinct(path, "arrays", names)
+            for member in members:
+                archive.open(member).close()  # a name that differs from the one beside the data is an error
             yield {
                 name: partial(_array, path, name, archive, member) for name, member in zip(names, members, strict=True)
             }
