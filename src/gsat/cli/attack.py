@@ -34,6 +34,7 @@ def attack(
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -50,7 +51,7 @@ def attack(
     ]
     for text in texts:
         _checks.attack_text(text, _defaults.ATTACKS)
-    table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir)
+    table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir, max_memory=max_memory)
     verify(table, config, run)
 
     from gsat.estimators import load

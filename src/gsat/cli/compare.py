@@ -57,6 +57,7 @@ def compare(
     standardize: options.Standardize = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.csv, chosen.csv and differences.csv.")] = None,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in --out.")] = False,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -75,7 +76,7 @@ def compare(
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     ).tested_on(fraction=test_fraction, batch=test_batch)
-    table = source.split(data_dir)  # before torch is imported: a wrong column is told at once
+    table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
     if len(table.test) == 0:
         fail("--test-fraction must leave samples to attack, got 0")
 

@@ -77,12 +77,22 @@ def info(
     layer: Annotated[str | None, typer.Option(help=".h5ad: a layer; sc-mixology: log or counts.")] = None,
     pheno: Annotated[Path | None, typer.Option(help="PLINK: the table that has label and batch.")] = None,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Read a data set or a file, and say how many samples, features, classes and batches it has."""
     from gsat.data import load
 
-    table = load(name, data_dir=data_dir, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno)
+    table = load(
+        name,
+        data_dir=data_dir,
+        label=label,
+        batch=batch,
+        ids=ids,
+        layer=layer,
+        pheno=pheno,
+        max_memory=max_memory,
+    )
     found = table.describe()
     if table.split is not None:
         found["train"], found["test"] = len(table.train), len(table.test)

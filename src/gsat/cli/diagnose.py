@@ -42,6 +42,7 @@ def diagnose(
     max_samples: Annotated[int, typer.Option(help="Larger data is thinned to so many samples.")] = 1000,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -53,7 +54,7 @@ def diagnose(
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
-    table = source.read(data_dir)
+    table = source.read(data_dir, max_memory=max_memory)
     if table.batch is None:
         fail(f"--batch must name the column or key of {data} that tells the batches, got none")
 

@@ -32,6 +32,9 @@ MissingFeatures = Annotated[
     typer.Option(help='Features that the samples lack: "error", or filled with the training "mean" or "zero".'),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; default $GSAT_DATA, then the cache.")]
+MaxMemory = Annotated[
+    str | None, typer.Option(help='The most memory that the samples may take, such as "4GB"; default what is free.')
+]
 
 Out = Annotated[Path, typer.Option(help="Folder of the run.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a run that is there.")]

@@ -35,6 +35,7 @@ def predict(
     missing: options.Missing = None,
     one_hot: options.OneHot = False,
     missing_features: options.MissingFeatures = "error",
+    max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -45,7 +46,7 @@ def predict(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
     source = _as_trained(given, run)
-    table = source.read()  # before torch is imported: a wrong column is told at once
+    table = source.read(max_memory=max_memory)  # before torch is imported: a wrong column is told at once
 
     import pandas as pd
 

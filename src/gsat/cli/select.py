@@ -44,6 +44,7 @@ def select(
     alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -55,7 +56,7 @@ def select(
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
-    table = source.labelled(data_dir)  # before torch is imported: a wrong column is told at once
+    table = source.labelled(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
 
     from gsat.selectors import GroupSparseSelector
     from gsat.selectors.ranking import picture, rank

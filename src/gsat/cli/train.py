@@ -52,6 +52,7 @@ def train(
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
+    max_memory: options.MaxMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -67,7 +68,7 @@ def train(
         typer.echo(
             f"gsat: {defence} is trained across batches; --defence universal has one shift for each batch", err=True
         )
-    table = source.split(data_dir)  # before torch is imported: a wrong column is told at once
+    table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
 
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan

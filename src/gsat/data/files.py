@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 
 from gsat.data.catalogue import KNOWN
+from gsat.data.rules import located
 
 
 def cache_dir() -> Path:
     """The folder for fetched data: $GSAT_CACHE, or gsat in the user's cache of the platform."""
     if own := os.environ.get("GSAT_CACHE"):
-        return Path(own).expanduser()
+        return located(own)
     home = Path.home()
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "gsat"
@@ -28,7 +29,7 @@ def cache_dir() -> Path:
 def data_folder(data_dir: str | Path | None) -> Path | None:
     """The folder that `data_dir` names, else the one that $GSAT_DATA names, else None."""
     named = data_dir or os.environ.get("GSAT_DATA")
-    return Path(named).expanduser() if named else None
+    return located(named) if named else None
 
 
 def find(name: str, data_dir: str | Path | None = None) -> Path | None:

@@ -12,8 +12,9 @@ from gsat.data.fetching import obtain
 from gsat.data.fetching.sources import RECIPES
 from gsat.data.files import cache_dir, data_folder, find
 from gsat.data.lazy import options_of
+from gsat.data.memory import limited
 from gsat.data.readers import READERS
-from gsat.data.rules import existing
+from gsat.data.rules import existing, located, told
 from gsat.data.sets import BUNDLED, FROM_FILES
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = Fal
         raise ValueError(f"name must be one of {', '.join(FROM_FILES)}, got {name!r}")
     if (found := find(name, data_dir)) is not None:
         return found
-    folder = Path(data_dir).expanduser() if data_dir else cache_dir()
+    folder = located(data_dir) if data_dir else cache_dir()
     return Path(obtain(name, folder, FROM_FILES[name], progress=progress))
 
 
@@ -101,6 +102,7 @@ def load(
     pheno: str | Path | None = None,
     missing: str | float | None = None,
     one_hot: bool | None = None,
+    max_memory: str | int | None = None,
 ) -> Table:
     """The data set called `name`, or the file at the path `name`, as float32 samples.
 
@@ -128,6 +130,9 @@ def load(
         What genotypes without a call become: "mean" of their SNP (default), a number, or "error", which refuses them.
     one_hot
         Whether each SNP becomes three columns, which share a number in `feature_groups`.
+    max_memory
+        The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
+        announces more is refused before anything is allocated.
 
     Returns
     -------
@@ -137,9 +142,16 @@ def load(
     options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
     options |= {"missing": missing, "one_hot": one_hot}
     given = {option: value for option, value in options.items() if value is not None}
-    if name in names():
-        return _load_set(str(name), data_dir, given)
-    path = Path(name).expanduser()
+    with limited(max_memory):
+        if name in names():
+            with told(f"the data set {name}"):
+                return _load_set(str(name), data_dir, given)
+        return _load_file(name, given)
+
+
+def _load_file(name: str | Path, given: dict[str, Any]) -> Table:
+    """The file at the path `name`, with the options that its reader has."""
+    path = located(name)
     ending = path.suffix.lower()
     if isinstance(name, str) and not ending and path.name == name:
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
@@ -150,7 +162,8 @@ def load(
     for option in given:
         if option not in takes:
             raise ValueError(f"{option} must not be given for {path}: a {ending} file takes {', '.join(takes)}")
-    return reader(existing(path), **given)
+    with told(path):
+        return reader(existing(path), **given)
 
 
 def _load_set(name: str, data_dir: str | Path | None, given: dict[str, Any]) -> Table:

@@ -5,17 +5,23 @@ Nothing here needs numpy or pandas: names and paths are checked before anything 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
+import importlib.util
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gsat.data.memory import too_large
+
 T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
+NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids="
 
 
 def extra(module: str, package: str, ending: str) -> Any:
@@ -26,12 +32,53 @@ def extra(module: str, package: str, ending: str) -> Any:
         raise ImportError(f'reading {ending} needs {package}: pip install "gsat[bio]"') from error
 
 
+def needs(module: str, package: str, ending: str) -> None:
+    """Raise unless the module `module` of a package in the extra `bio` is installed; it is not imported."""
+    if importlib.util.find_spec(module) is None:
+        raise ImportError(f'reading {ending} needs {package}: pip install "gsat[bio]"')
+
+
+def located(path: str | Path) -> Path:
+    """`path` with the home folder that a ~ at its start names."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path} must start with the home folder of a user, got: {error}") from error
+
+
 def existing(path: Path, remedy: str = "") -> Path:
-    """`path`, which must be a file."""
-    if not path.is_file():
-        state = "a folder, not a file" if path.is_dir() else "missing"
-        raise FileNotFoundError(f"{path} is {state}{remedy}")
+    """`path`, which must be a file: no folder, pipe, socket or device, from which one could read without an end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileNotFoundError(f"{path} is a link that leads back to itself{remedy}") from None
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        state = f"a link to {path.readlink()}, which is missing" if path.is_symlink() else "missing"
+        raise FileNotFoundError(f"{path} is {state}{remedy}") from None
+    except ValueError as error:
+        raise FileNotFoundError(f"{str(path)!r} is no path: {error}") from None
+    if not stat.S_ISREG(mode):
+        kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "named pipe"), (stat.S_ISSOCK, "socket"))
+        kind = next((name for test, name in kinds if test(mode)), "device")
+        raise FileNotFoundError(f"{path} is a {kind}, not a file{remedy}")
     return path
+
+
+@contextmanager
+def told(path: str | Path) -> Iterator[None]:
+    """A block that reads `path`: what no reader can foresee is an error with the path too."""
+    try:
+        yield
+    except MemoryError:
+        raise too_large(path) from None
+    except RecursionError:
+        raise ValueError(f"{path} must not be nested so deeply that reading it never ends") from None
+    except OSError as error:
+        if str(path) in str(error) or not error.errno:
+            raise
+        raise OSError(f"{path} must be readable, got: {error}") from error
 
 
 def sha256_of(*paths: Path) -> str:
@@ -50,9 +97,9 @@ def whole(path: Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        if isinstance(error, MemoryError | ImportError):
-            raise  # no fault of the file
-        raise ValueError(f"{path} must be a whole {kind} file, got: {error}") from error
+        if isinstance(error, MemoryError | ImportError) or (isinstance(error, ValueError) and str(path) in str(error)):
+            raise  # no fault of the file, or told already
+        raise ValueError(f"{path} must be a whole {kind} file, got: {str(error) or type(error).__name__}") from error
 
 
 def not_utf8(path: Path) -> ValueError:
@@ -65,6 +112,18 @@ def not_utf8(path: Path) -> ValueError:
         got, at = f"0x{content[error.start]:02x}", error.start
     line = content.count(b"\n", 0, at) + 1
     return ValueError(f"{path}, line {line} must be UTF-8 text, got byte {got}; save the file as UTF-8")
+
+
+def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> None:
+    """Raise unless no two of the names are equal."""
+    first: dict[Any, int] = {}
+    repeated = [(i, name) for i, name in enumerate(names) if first.setdefault(name, i) != i]
+    if repeated:
+        again, name = repeated[0]
+        raise ValueError(
+            f"{path} must have distinct {what}, got {name!r} at positions {first[name]} and {again} "
+            f"({len(repeated)} in all repeat an earlier one){remedy}"
+        )
 
 
 def among(path: Path, option: str, name: str, names: Iterable[str], what: str) -> str:

@@ -5,6 +5,7 @@ Messages name the options as the command line writes them, since that is where a
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gsat.data.lazy import options_of
 from gsat.data.loading import load, names
 from gsat.data.readers import READERS
-from gsat.data.rules import listed
+from gsat.data.rules import listed, located
 
 if TYPE_CHECKING:
     from gsat.data.table import Table
@@ -81,26 +82,26 @@ class Source:
         path = Path(self.data)
         return path if path.suffix.lower() == ".bed" else None
 
-    def read(self, data_dir: Path | None = None) -> Table:
+    def read(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
         """All samples, with what the options name."""
         rules = ("test_fraction", "test_batch")
         options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
-        return load(self.data, data_dir=data_dir, **options)
+        return load(self.data, data_dir=data_dir, max_memory=max_memory, **options)
 
-    def labelled(self, data_dir: Path | None = None) -> Table:
+    def labelled(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
         """All samples; their labels must be classes."""
         if self.label is None and self.data not in names() and Path(self.data).suffix.lower() not in ("", ".npz"):
             raise ValueError(f"--label must name the column or key of {self.data} that is to be predicted, got none")
-        table = self.read(data_dir)
+        table = self.read(data_dir, max_memory=max_memory)
         if table.y is None:
             raise ValueError(f"{self.data} must have labels; name them with --label")
         if table.y.dtype.kind == "f" and (broken := table.y[table.y % 1 != 0]).size:
             raise ValueError(f"--label must name classes, got numbers such as {broken[0]:g} in {self.label or 'y'!r}")
         return table
 
-    def split(self, data_dir: Path | None = None) -> Table:
+    def split(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
         """The labelled samples with a split: by --test-batch, by --test-fraction, the set's own, or a quarter."""
-        table = self.labelled(data_dir)
+        table = self.labelled(data_dir, max_memory=max_memory)
         if self.plink is not None:
             from gsat.data.readers.alleles import with_alleles
 
@@ -142,7 +143,7 @@ def verify(table: Table, config: dict[str, Any], run: Path) -> None:
 
 
 def _absolute(path: str | Path) -> str:
-    return str(Path(path).expanduser().resolve())
+    return os.path.realpath(located(path))  # a link that leads back to itself stays as it is, and is told when read
 
 
 def _number(text: str | None) -> str | float | None:

@@ -125,3 +125,31 @@ def test_plink_phenotype_table_by_iid_alone_when_families_share_iids(tmp_path):
         ValueError, match=r"bad.fam must have distinct IIDs, got '1' at .*; give .*pheno.tsv a column FID"
     ):
         data.load(path, label="pop", pheno=pheno)
+
+
+def test_plink_a_fam_file_with_one_line_missing(tmp_path):
+    calls = np.random.default_rng(0).integers(0, 3, (119, 40)).astype(np.float32)
+    known = {"fid": ["0"] * 119, "iid": [f"i{i}" for i in range(119)], "sid": [f"rs{j}" for j in range(40)]}
+    path = write_plink(tmp_path / "bad.bed", calls, **known)
+    assert data.load(path).X.shape == (119, 40)
+    fam = path.with_suffix(".fam")
+    lines = fam.read_text().splitlines(keepends=True)
+    fam.write_text("".join(lines[:10] + lines[11:]))  # 118 people fill as many bytes as 119
+    refuses(path, r" must hold zeros after the 118 samples of the \.fam file, got genotypes of more .* SNP 'rs\d+'")
+
+
+def test_plink_a_fam_file_with_one_line_too_many(tmp_path):
+    calls = np.random.default_rng(0).integers(0, 3, (6, 40)).astype(np.float32)
+    path = write_plink(tmp_path / "bad.bed", calls, sid=[f"rs{j}" for j in range(40)])
+    fam = path.with_suffix(".fam")
+    fam.write_text(fam.read_text() + "0 i6 0 0 0 0\n")
+    with pytest.warns(UserWarning, match=r"bad\.bed has no genotypes but 00 for the last sample 'i6' .* \.fam"):
+        data.load(path)
+
+
+def test_plink_a_table_of_labels_that_is_a_folder_or_a_home_of_nobody(tmp_path):
+    path = write_plink(tmp_path / "bad.bed")
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(str(tmp_path))} is a folder, not a file$"):
+        data.load(path, label="pop", pheno=tmp_path)
+    with pytest.raises(ValueError, match=r"^~nosuchuser/x.tsv must start with the home folder of a user, "):
+        data.load(path, label="pop", pheno="~nosuchuser/x.tsv")

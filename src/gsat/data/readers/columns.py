@@ -11,22 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gsat.data.rules import sha256_of, whole
+from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
-
-NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids="
-
-
-def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> None:
-    """Raise unless no two of the names are equal."""
-    repeated = np.flatnonzero(pd.Series(list(names), dtype=object).duplicated())
-    if len(repeated):
-        again = int(repeated[0])
-        first = list(names).index(names[again])
-        raise ValueError(
-            f"{path} must have distinct {what}, got {names[again]!r} at positions {first} and {again} "
-            f"({len(repeated)} in all repeat an earlier one){remedy}"
-        )
 
 
 def annotation(path: Path, option: str, values: Any, row: Callable[[int], str]) -> NDArray[Any]:
@@ -50,6 +36,11 @@ def annotation(path: Path, option: str, values: Any, row: Callable[[int], str]) 
     if array.dtype.kind not in "biufU":
         raise ValueError(f"{path} must hold text or numbers in {option}, got {array.dtype}")
     return array
+
+
+def column(values: Any) -> NDArray[Any]:
+    """What a reader apart answered for a column: numbers as they are, a list as objects, None where it is missing."""
+    return values if isinstance(values, np.ndarray) else np.array([*values, None], object)[:-1]
 
 
 def as_float32(path: Path, name: str, values: NDArray[Any]) -> NDArray[np.float32]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, as_float32, by_id, checked
-from gsat.data.rules import among, listed, whole
+from gsat.data.rules import among, distinct, listed, whole
 from gsat.data.table import Table
 
 Arrays = dict[str, NDArray[Any]]
@@ -29,11 +32,11 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
         wanted = {"y": label, "batch": batch, "sample_ids": ids, "X": None, "feature_names": None}
         for default, name in wanted.items():
             if name is not None:
-                among(path, {"y": "label", "sample_ids": "ids"}.get(default, default), name, arrays.files, "array")
-            if (name or default) in arrays.files:
-                content[default] = _array(path, name or default, arrays)
+                among(path, {"y": "label", "sample_ids": "ids"}.get(default, default), name, arrays, "array")
+            if (name or default) in arrays:
+                content[default] = arrays[name or default]()
         if "X" not in content:
-            raise ValueError(f"{path} must have an array X of samples, it has {listed(arrays.files)}")
+            raise ValueError(f"{path} must have an array X of samples, it has {listed([*arrays])}")
     X = as_float32(path, "X", content["X"])
     row = by_id(None)
     found: Arrays = {}
@@ -56,29 +59,66 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
 def all_arrays(path: Path) -> Arrays:
     """Every array of an .npz file, in the order of their names. Pickled objects are refused."""
     with _open_npz(path) as arrays:
-        return {name: _array(path, name, arrays) for name in sorted(arrays.files)}
+        return {name: arrays[name]() for name in sorted(arrays)}
 
 
 @contextmanager
-def _open_npz(path: Path) -> Iterator[Any]:
-    """The arrays of an .npz file, read as they are asked for."""
+def _open_npz(path: Path) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
+    """Functions that read the arrays of an .npz file, by name."""
     with path.open("rb") as stream:
         if stream.read(2) != b"PK":
             raise ValueError(f"{path} must be a whole .npz file, got one that does not start as a zip file")
-        stream.seek(0)
-        with (
-            whole(path, ".npz", zipfile.BadZipFile, zlib.error, EOFError, OSError),
-            np.load(stream, allow_pickle=False) as arrays,
-        ):
-            yield arrays
+        # what zipfile raises depends on the piece that is broken
+        with whole(path, ".npz", Exception), zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+            names = [member.filename.removesuffix(".npy") for member in members]
+            distinct(path, "arrays", names)
+            for member in members:
+                archive.open(member).close()  # a name that differs from the one beside the data is an error
+            yield {
+                name: partial(_array, path, name, archive, member) for name, member in zip(names, members, strict=True)
+            }
 
 
-def _array(path: Path, name: str, arrays: Any) -> NDArray[Any]:
-    try:
-        found: NDArray[Any] = arrays[name]
-    except ValueError as error:
+def _array(path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, once its header, its length and the memory there is agree."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
-            f"{path}, array {name!r} must hold numbers or text and no pickled objects, got: {error}; "
-            f"save it as {name}.astype(str) or as numbers"
-        ) from error
+            f"{path}, array {name!r} must be stored or deflated, as numpy does it, got method {member.compress_type}"
+        )
+    with archive.open(member) as stream:
+        shape, dtype = _header(path, name, stream)
+        if dtype.hasobject:
+            raise ValueError(
+                f"{path}, array {name!r} must hold numbers or text and no pickled objects, got {dtype}; "
+                f"save it as {name}.astype(str) or as numbers"
+            )
+        size = math.prod(shape) * dtype.itemsize
+        expected = stream.tell() + size
+        if member.file_size != expected:
+            raise ValueError(
+                f"{path}, array {name!r} must have {expected} bytes for shape {shape} of {dtype}, "
+                f"got {member.file_size}"
+            )
+        fits(path, f"array {name!r} {shape} of {dtype}", size)
+    with archive.open(member) as stream:
+        found: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        stream.read(1)  # the end, where the sum is checked
     return found
+
+
+def _header(path: Path, name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the dtype that an array announces."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, _, dtype = read(stream)
+        if any(size < 0 for size in shape):
+            raise ValueError(f"shape {shape}")
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+        raise  # of the archive
+    except Exception as error:  # the header is a literal of Python, which can be wrong in any way
+        raise ValueError(
+            f"{path}, array {name!r} must be a whole .npy array, got: {str(error) or type(error).__name__}"
+        ) from error
+    return shape, dtype

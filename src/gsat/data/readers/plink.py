@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat import _checks
-from gsat.data.readers.columns import annotation, by_id, checked, distinct
+from gsat.data.memory import fits
+from gsat.data.readers.columns import annotation, by_id, checked
 from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
-from gsat.data.rules import among, existing, extra, listed, not_utf8
+from gsat.data.rules import among, distinct, existing, extra, listed, located, not_utf8
 from gsat.data.table import Table
 
 MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009
@@ -20,6 +22,8 @@ BIM = ("chromosome", "snp", "centimorgan", "position", "allele 1", "allele 2")
 FROM_FAM = ("family", "sex", "phenotype")
 NONE = MISSING | {"-9"}  # PLINK's sign for a missing phenotype
 SEXES = {"1": "male", "2": "female"}
+TEXT_GROWS = 16  # bytes of memory for a byte of a .fam or .bim file, whose cells are short
+ENOUGH = 20  # SNPs; nobody carries allele 1 twice at so many
 NO_CALL = -127  # bed-reader's sign for a missing genotype in int8
 
 
@@ -56,7 +60,9 @@ def read_plink(
         ids = [f"{family}_{iid}" for family, iid in zip(people["family"], ids, strict=True)]
     distinct(fam, "samples (FID and IID)", ids)
     distinct(bim, "SNP names", snps["snp"], "; name them with plink --set-missing-var-ids @:# or drop the repeated")
-    _check_bytes(path, len(ids), len(snps["snp"]))
+    _check_bytes(path, ids, snps["snp"])
+    width = (12 if one_hot else 4) + 2  # bytes of a genotype in X, as a call, and whether it is missing
+    fits(path, f"genotypes ({len(ids)} samples, {len(snps['snp'])} SNPs)", width * len(ids) * len(snps["snp"]))
     with bed_reader.open_bed(path, len(ids), len(snps["snp"]), count_A1=True) as bed:
         calls = bed.read(dtype="int8", order="C")
     return checked(
@@ -96,6 +102,7 @@ def check_policy(missing: str | float, one_hot: bool) -> None:
 
 def _columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
     """The columns of a .fam or .bim file, separated by blanks or tabs, by name."""
+    fits(path, "a table of text", TEXT_GROWS * path.stat().st_size)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -114,19 +121,37 @@ def _columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def _check_bytes(path: Path, n_samples: int, n_snps: int) -> None:
-    """Raise unless the .bed file starts as one and is as long as the two others say."""
+def _check_bytes(path: Path, ids: list[str], snps: list[str]) -> None:
+    """Raise unless the .bed file starts as one and holds what the two others say: no sample more and none less.
+
+    A SNP takes whole bytes of four samples each, first sample lowest, and what is left of the last byte is zero.
+    A .fam file that lacks a line often asks for as many bytes; what is not zero then tells it.
+    """
     with path.open("rb") as stream:
         magic = stream.read(3)
     if magic != MAGIC:
         raise ValueError(
             f"{path} must start with the bytes {MAGIC.hex(' ')} of a PLINK 1 .bed file, got {magic.hex(' ') or 'none'}"
         )
-    expected = len(MAGIC) + -(-n_samples // 4) * n_snps  # four samples to a byte
+    width = -(-len(ids) // 4)
+    expected = len(MAGIC) + width * len(snps)
     if (found := path.stat().st_size) != expected:
         raise ValueError(
-            f"{path} must hold {expected} bytes for the {n_samples} samples of the .fam and the {n_snps} SNPs of "
+            f"{path} must hold {expected} bytes for the {len(ids)} samples of the .fam and the {len(snps)} SNPs of "
             f"the .bim file, got {found}"
+        )
+    last = np.memmap(path, np.uint8, "r", offset=len(MAGIC), shape=(len(snps), width))[:, -1]
+    bits = 2 * (len(ids) - 4 * (width - 1))  # of the last byte, those of samples
+    if bits < 8 and (more := last >> bits).any():
+        raise ValueError(
+            f"{path} must hold zeros after the {len(ids)} samples of the .fam file, got genotypes of more samples, the "
+            f"first at SNP {snps[int(more.argmax())]!r}; is a line of the .fam file missing?"
+        )
+    if len(snps) >= ENOUGH and not (last >> (bits - 2)).any():
+        warnings.warn(
+            f"{path} has no genotypes but 00 for the last sample {ids[-1]!r} of {len(ids)}, as if it were not there; "
+            "is there a line too many in the .fam file?",
+            stacklevel=3,
         )
 
 
@@ -180,7 +205,7 @@ def _annotation(
         return None
     row = by_id(people["iid"])
     if pheno is not None:
-        table = existing(Path(pheno))
+        table = existing(located(pheno))
         found = _from_table(table, fam, option, name, people)
         return as_numbers(annotation(table, f"{option}={name!r}", found, row))
     if name not in FROM_FAM:

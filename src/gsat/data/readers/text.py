@@ -8,17 +8,21 @@ import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsat.data.readers.columns import NAME_IT, annotation, checked, distinct
-from gsat.data.rules import among, not_utf8
+from gsat.data.memory import fits
+from gsat.data.readers.columns import annotation, checked
+from gsat.data.rules import NAME_IT, among, distinct, not_utf8
 from gsat.data.table import Table
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null"})  # how R, pandas and databases write it
+LONGEST = 2**26  # characters of a line
+SAMPLE, SAMPLES = 2**20, 8  # bytes read at once, and how often, to estimate the rows of a file
+ROW, CELL = 40, 80  # bytes in memory of a row beside its numbers, and of a label, batch or id
 NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?")  # "01" is a name: it would not print as it came
 
 
@@ -38,6 +42,7 @@ def read_text(path: Path, *, label: str | None = None, batch: str | None = None,
     }
     unused = {0} if not header[0] else set()  # row names are never features
     features = [j for j in range(len(header)) if j not in {*at.values(), *unused}]
+    _check_size(path, len(features), len(at))
     kept: dict[str, list[str]] = {option: [] for option in at}
     lines: list[int] = []
     numbers = array("f")  # grows in place: the matrix is never there twice
@@ -66,7 +71,7 @@ def read_text(path: Path, *, label: str | None = None, batch: str | None = None,
 def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of the header, whose names are distinct, then of every line with as many cells."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream, delimiter=separator, strict=True)
+        rows = csv.reader(_lines(path, stream), delimiter=separator, strict=True)
         header: list[str] = []
         try:
             for cells in rows:
@@ -90,6 +95,28 @@ def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             raise ValueError(f"{path}, line {rows.line_num} must be a line of a table, got: {error}") from error
     if not header:
         raise ValueError(f"{path} must start with a header of column names, got an empty file")
+
+
+def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
+    """The lines of a file, each of which must end some time: a file without line breaks would be one of gigabytes."""
+    number = 0
+    while line := stream.readline(LONGEST + 1):
+        number += 1
+        if len(line) > LONGEST:
+            raise ValueError(
+                f"{path}, line {number} must have at most {LONGEST} characters, got more; is it a table of text?"
+            )
+        yield line
+
+
+def _check_size(path: Path, n_features: int, n_kept: int) -> None:
+    """Raise unless the table fits into memory; its rows are estimated from samples of the file."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        starts = [0] if size <= SAMPLE else [(size - SAMPLE) * i // SAMPLES for i in range(SAMPLES + 1)]
+        seen = [stream.read(SAMPLE) for start in starts if stream.seek(start) == start]
+    rows = sum(block.count(b"\n") for block in seen) * size // max(sum(map(len, seen)), 1) - 1
+    fits(path, f"about {rows} rows of {n_features} numbers", rows * (4 * n_features + ROW + CELL * n_kept))
 
 
 def as_numbers(values: NDArray[Any]) -> NDArray[Any]:

@@ -66,18 +66,18 @@ def _cifar_labels(paths: tuple[Path, ...]) -> Pixels | None:
 
 
 def _json_labels(path: Path) -> Pixels:
-    with whole(path, "JSON", ValueError):
+    with whole(path, "JSON", ValueError, TypeError, OverflowError, RecursionError):
         return np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.uint8)
 
 
 def _picture(path: Path) -> Pixels:
     """The images (10000, 3, 32, 32) of a mosaic of 100 x 100 (.webp), or of a picture with one image per row (.png)."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     is_mosaic = path.suffix == ".webp"
     size = (3200, 3200) if is_mosaic else (1024, PER_BATCH)
     with (
-        whole(path, path.suffix, UnidentifiedImageError, OSError, SyntaxError),
+        whole(path, path.suffix, Exception),  # what is raised depends on the piece that is broken
         Image.open(path, formats=["WEBP" if is_mosaic else "PNG"]) as picture,
     ):
         if picture.size != size:
