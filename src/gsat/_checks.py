@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from torch import Tensor
 
+FLOAT32 = 3.4028234663852886e38  # the largest number of that kind
 SHOWN = 200  # characters of a value in a message
 
 
@@ -119,6 +120,34 @@ def group(name: str, value: Any) -> Tensor:
     if value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
     return cast("Tensor", value)
+
+
+def samples(name: str, value: Any) -> Tensor:
+    """`value` as a group all of whose entries are finite."""
+    import torch
+
+    x = group(name, value)
+    if not bool(torch.isfinite(x).all()):
+        wrong = int((~torch.isfinite(x)).flatten(1).any(1).sum()) if x.ndim > 1 else int((~torch.isfinite(x)).sum())
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries in {wrong} of {len(x)} samples")
+    return x
+
+
+def fits_float32(name: str, value: Any) -> None:
+    """Raise where a number of a dense or sparse matrix is too large for float32, in which modules compute."""
+    entries = value.data if hasattr(value, "tocsr") else value
+    if entries.dtype.itemsize > 4 and entries.size:
+        largest = max(float(entries.max()), -float(entries.min()))
+        if largest > FLOAT32:
+            raise ValueError(f"{name} must be within ±{FLOAT32:.2g}, the range of float32, got {largest:g}")
+
+
+def module(name: str, value: Any) -> None:
+    """Raise unless `value` is a torch module."""
+    from torch import nn
+
+    if not isinstance(value, nn.Module):
+        raise TypeError(f"{name} must be a torch module, got {shown(value)}")
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:

@@ -10,7 +10,7 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, fail, import_from_here, numbers, user_errors
+from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, user_errors
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.source import Source, verify
@@ -40,6 +40,9 @@ def attack(
     as_json: options.AsJson = False,
 ) -> None:
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
+    at_least_one(n=n, group_size=group_size)
+    _checks.count("steps", steps, least=1)
+    _checks.count("random_state", seed)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(

@@ -85,11 +85,10 @@ def _bytes(path: Path, most: int | None = None) -> bytes:
     try:
         if path.exists() and not path.is_file():
             raise OSError(f"{path} is no file")
-        size = path.stat().st_size
-        if most is not None and size > most:
-            raise ValueError(f"{path} must have at most {most} bytes, got {size}")
+        if most is not None and path.stat().st_size > most:
+            raise OSError(f"{path} must have at most {most} bytes, got {path.stat().st_size}")
         return path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise FileNotFoundError(
             f"{path.parent} must be a folder with model.json and weights.safetensors: {error}"
         ) from error

@@ -117,6 +117,8 @@ def certify(
     batch:    one id per sample, for a `PerBatch` cost; attacks: of gsat.attacks, tried on the same groups
     Computed in float64 and eval mode; the model is left as it is.
     """
+    _checks.module("model", model)
+    _checks.not_anndata("X", X, "adata.X")
     grid = _radii(radii)
     group_size = _checks.count("group_size", group_size, least=1)
     n_groups, n_pilot = _checks.count("n_groups", n_groups, least=2), _checks.count("n_pilot", n_pilot, least=1)
@@ -140,6 +142,8 @@ def certify(
     pilot, groups = (torch.randint(len(X), (n, group_size), generator=generator) for n in (n_pilot, n_groups))
     losses, slopes = transforms.at_rest
     risk = float(losses.mean())
+    if not math.isfinite(risk):
+        raise FloatingPointError("the outputs of the model must be finite on X; look at X and at the weights")
 
     @cache
     def dual(lam: float) -> tuple[float, float]:

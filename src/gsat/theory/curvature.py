@@ -24,7 +24,7 @@ def curvature_bound(model: nn.Module) -> float | None:
     ‖W₁‖₂²(½‖W₂‖₂² + max_j t_1[j]). Computed in float64.
     """
     weights = _linear_layers(model)
-    if weights is None:
+    if weights is None or not all(bool(weight.isfinite().all()) for weight in weights):
         return None
     *hidden, last = weights
     norms = torch.stack([last.new_ones(()), *(torch.linalg.matrix_norm(weight, 2) for weight in hidden)])

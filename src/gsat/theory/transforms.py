@@ -104,6 +104,7 @@ class Transforms:
         """ℓ(x_i) and ‖∇ℓ(x_i)‖² for every sample."""
         losses, squares = [], []
         for oracle in self._everybody():
+            _checks.samples("X", oracle.x)
             point = start(oracle)
             losses.append(point.losses)
             squares.append(norm(rows(point.gradient), dim=1).square())
