@@ -6,6 +6,7 @@ the command line finds a wrong option before torch is loaded.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+FLOAT32 = 3.4028234663852886e38  # the largest number of that kind
+SHOWN = 200  # characters of a value in a message
 
 
 def number(
@@ -28,8 +32,11 @@ def number(
     """`value` as a finite float, > above, >= least, <= most and < below where these are given."""
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    result = float(value)
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
+    try:
+        result = float(value)
+    except OverflowError:  # a whole number beyond every float
+        result = -math.inf if value < -1 else math.inf
     rules = []
     if above is not None:
         rules.append((f"> {above:g}", result > above))
@@ -43,24 +50,52 @@ def number(
         rule = " and ".join(
             [*(text for text, _ in rules), *(["finite"] if not math.isfinite(result) or not rules else [])]
         )
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
+        raise ValueError(f"{name} must be {rule}, got {shown(value)}")
     return result
 
 
-def count(name: str, value: Any, *, least: int = 0) -> int:
-    """`value` as an int of at least `least`."""
+def count(name: str, value: Any, *, least: int = 0, most: int | None = None) -> int:
+    """`value` as an int of at least `least`, and at most `most` where that is given."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {shown(value)}")
     if value < least:
-        raise ValueError(f"{name} must be >= {least}, got {value!r}")
+        raise ValueError(f"{name} must be >= {least}, got {shown(value)}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be <= {most}, got {shown(value)}")
     return int(value)
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
     """`value`, which must be one of the names allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
     return str(value)
+
+
+def parsed_json(name: str, text: str | bytes) -> Any:
+    """What JSON text holds; `name` is that of its file."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{name} must be JSON, got lists or objects nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{name} must be JSON, got: {error}") from None
+
+
+def not_anndata(name: str, value: Any, instead: str) -> None:
+    """Raise where `value` is an AnnData object, which numpy walks through for minutes; `instead` is what to call."""
+    anndata = sys.modules.get("anndata")  # without it there are no such objects
+    if anndata is not None and isinstance(value, anndata.AnnData):
+        raise TypeError(f"{name} must be an array, a matrix or a DataFrame, got an AnnData object; take {instead}")
+
+
+def shown(value: Any) -> str:
+    """The value as a message shows it: not more than a line of it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python does not write whole numbers of thousands of digits
+        return f"a {type(value).__name__} too long to be shown"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def attack_text(text: str, names: Sequence[str]) -> tuple[str, int | None, float | None]:
@@ -87,6 +122,34 @@ def group(name: str, value: Any) -> Tensor:
     if value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample and one feature, got shape {tuple(value.shape)}")
     return value
+
+
+def samples(name: str, value: Any) -> Tensor:
+    """`value` as a group all of whose entries are finite."""
+    import torch
+
+    x = group(name, value)
+    if not bool(torch.isfinite(x).all()):
+        wrong = int((~torch.isfinite(x)).flatten(1).any(1).sum()) if x.ndim > 1 else int((~torch.isfinite(x)).sum())
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries in {wrong} of {len(x)} samples")
+    return x
+
+
+def fits_float32(name: str, value: Any) -> None:
+    """Raise where a number of a dense or sparse matrix is too large for float32, in which modules compute."""
+    entries = value.data if hasattr(value, "tocsr") else value
+    if entries.dtype.itemsize > 4 and entries.size:
+        largest = max(float(entries.max()), -float(entries.min()))
+        if largest > FLOAT32:
+            raise ValueError(f"{name} must be within ±{FLOAT32:.2g}, the range of float32, got {largest:g}")
+
+
+def module(name: str, value: Any) -> None:
+    """Raise unless `value` is a torch module."""
+    from torch import nn
+
+    if not isinstance(value, nn.Module):
+        raise TypeError(f"{name} must be a torch module, got {shown(value)}")
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:

@@ -67,6 +67,7 @@ class Adversary:
 
     def solve(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> tuple[Path, Solution]:
         """The solution of the inner problem, its Δ in the coordinates of the path that was taken."""
+        _checks.module("model", model)
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
         with frozen(model), untouched(x):

@@ -51,6 +51,8 @@ def evaluate(
     out: a file of finished rows (JSON lines); what is there already is not run again.
     One row per attack: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds.
     """
+    _checks.not_anndata("X", X, "adata.X")
+    _checks.count("random_state", random_state)
     module, labels = _module_and_labels(model, y)
     if not isinstance(model, nn.Module):
         X = model.module_input(X)
@@ -110,6 +112,8 @@ def _jobs(attacks: Any) -> list[tuple[str, Attack | None, bool]]:
     """(name, attack, on the whole set at once): the clean row first."""
     if isinstance(attacks, Attack):
         attacks = [attacks]
+    if not isinstance(attacks, Iterable):
+        raise TypeError(f"attacks must be of gsat.attacks, got {attacks!r}")
     pairs = list(attacks.items()) if isinstance(attacks, Mapping) else [("", attack) for attack in attacks]
     jobs: list[tuple[str, Attack | None, bool]] = [("none", None, False)]
     for name, attack in pairs:

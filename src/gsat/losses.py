@@ -14,7 +14,11 @@ SampleLoss = Callable[[Tensor, Tensor], Tensor]
 
 def per_sample_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy of each sample's logits: (m, classes), (m,) -> (m,)."""
-    return cross_entropy(outputs, y, reduction="none")
+    try:
+        return cross_entropy(outputs, y, reduction="none")
+    except IndexError:
+        wrong = y[(y < 0) | (y >= outputs.shape[1])]
+        raise ValueError(f"y must be of the {outputs.shape[1]} classes 0, 1, ..., got {int(wrong[0])}") from None
 
 
 def half_squared_error(outputs: Tensor, y: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ def fit(
     """
     if classifier is not None and params:
         raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
+    _check_anndata(adata)
     if not adata.var_names.is_unique:
         raise ValueError(
             "adata must have distinct var_names, by which a model knows its genes, got some twice; call "
@@ -92,10 +93,18 @@ def predict(
     missing: what happens where genes of the model are not in `adata`: an "error", or they are filled with their "mean"
              in training or with "zero". Other genes are left out. Returns which were missing and which left out.
     """
+    _check_anndata(adata)
     X = _matrix(adata, layer)
     found = align(classifier, adata.var_names.tolist(), adata.n_vars, missing)
     _write_predictions(adata, classifier, probabilities(classifier, X, found, missing), key_added)
     return found
+
+
+def _check_anndata(adata: Any) -> None:
+    from anndata import AnnData
+
+    if not isinstance(adata, AnnData):
+        raise TypeError(f"adata must be an AnnData object, got {type(adata).__name__}; for a matrix take clf.fit(X, y)")
 
 
 def _write_predictions(

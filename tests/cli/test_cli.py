@@ -160,9 +160,9 @@ def test_a_model_of_the_user(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     run("train", "digits", "--model", "mine:good", "--out", tmp_path / "a", *QUICK)
-    classifier = gsat.load(tmp_path / "a")  # the run's folder does as well
+    classifier = gsat.load(tmp_path / "a", trust_module=True)  # the run's folder does as well
     assert isinstance(classifier.module_, torch.nn.Linear)
-    run("attack", tmp_path / "a", "--structure", "universal", "--steps", "3", "--n", "50")
+    run("attack", tmp_path / "a", "--structure", "universal", "--steps", "3", "--n", "50", "--trust-module")
     for name, message in (
         ("narrow", r"to 10 outputs, got an output of shape \(2, 9\)"),
         ("wrong", "but fails on them"),
@@ -242,4 +242,4 @@ def test_a_damaged_model_is_refused(trained, tmp_path):
     weights.write_bytes(bytes(data))
     assert "does not match its checksum" in run("attack", copy, code=2).output
     (copy / "model" / "model.json").write_text('{"format": 99}')
-    assert "must have format 1, got 99" in run("attack", copy, code=2).output
+    assert "must have format 2, got 99" in run("attack", copy, code=2).output

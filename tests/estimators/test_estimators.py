@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import gsat
 from gsat._arrays.standardise import mean_and_scale
+from gsat.estimators.folder import seal
 
 QUICK = {"n_outer": 60, "eta0": 1e-2, "hidden": 30, "random_state": 0}
 ESTIMATORS = [
@@ -97,10 +98,10 @@ def test_load_refuses_what_it_does_not_know(data, fitted, tmp_path):
     fitted.save(tmp_path / "model")
     head = json.loads((tmp_path / "model" / "model.json").read_text())
     (tmp_path / "model" / "model.json").write_text(json.dumps({**head, "format": 7}))
-    with pytest.raises(ValueError, match="must have format 1, got 7"):
+    with pytest.raises(ValueError, match="must have format 2, got 7"):
         gsat.load(tmp_path / "model")
-    (tmp_path / "model" / "model.json").write_text(json.dumps({**head, "estimator": "os.system"}))
-    with pytest.raises(ValueError, match=r"must hold one of GSATClassifier, .* got 'os.system'"):
+    (tmp_path / "model" / "model.json").write_text(json.dumps(seal({**head, "estimator": "os.system"})))
+    with pytest.raises(ValueError, match=r"estimator must be one of GSATClassifier, .* got 'os.system'"):
         gsat.load(tmp_path / "model")
     with pytest.raises(FileNotFoundError, match=r"model.json and weights.safetensors"):
         gsat.load(tmp_path / "nowhere")

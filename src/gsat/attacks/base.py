@@ -19,6 +19,9 @@ from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, choose
 
+ROOM = 1e3  # between eps and the largest number whose square is finite
+NOT_FINITE = "the outputs of the model must be finite on x and around it; look at x, at eps and at the weights"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -88,7 +91,8 @@ class Attack(ABC):
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbation; with `batch`, one structure for each batch. Warns of what makes an attack look weak."""
-        x = _checks.group("x", x)
+        _checks.module("model", model)
+        x = _checks.samples("x", x)
         warn_of_masking(model, x, _checks.labels(y, len(x)), self.loss)
         return self.perturb(model, x, y, batch)
 
@@ -106,7 +110,7 @@ class Attack(ABC):
 
     def fit(self, model: nn.Module, x: Tensor, y: Tensor) -> Fitted:
         """The attack with the shared part found on these samples, for use on others."""
-        found = self._run(model, _checks.group("x", x), y)
+        found = self._run(model, x, y)
         return Fitted(self, x.shape[1:], found)
 
     def _run(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> Candidate:
@@ -117,8 +121,10 @@ class Attack(ABC):
 
     def solve(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> tuple[Path, Candidate]:
         """What was found, in the coordinates of the path that was taken; `part` is a shared part that is given."""
-        x = _checks.group("x", x)
+        _checks.module("model", model)
+        x = _checks.samples("x", x)
         _checks.labels(y, len(x))
+        _checks.number("eps", self.eps, most=torch.finfo(x.dtype).max ** 0.5 / ROOM)
         sample_loss = per_sample_cross_entropy if self.loss is None else self.loss
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
         with frozen(model), untouched(x):
@@ -126,7 +132,12 @@ class Attack(ABC):
             path = choose(model, x.detach(), mask, rotates=self._rotates and part is None)
             oracle = Flat.of(path, x.detach(), y, sample_loss, mask, bounds)
             searches = [self] + [replace(self, random_start=True)] * (self.restarts - 1)  # from x again is the same
-            tries = [search._search(oracle, generator, part) for search in searches]
+            try:
+                tries = [search._search(oracle, generator, part) for search in searches]
+            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+                raise FloatingPointError(f"{NOT_FINITE}: {error}") from None
+            if not all(bool(torch.isfinite(found.losses).all()) for found in tries):
+                raise FloatingPointError(NOT_FINITE)
             if isinstance(self.ball, Free):
                 best = reduce(Candidate.joined, tries)
             else:
@@ -179,7 +190,7 @@ class Fitted:
 
     def apply(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The perturbation of new samples with the shared part found before; (m, *features)."""
-        x = _checks.group("x", x)
+        x = _checks.samples("x", x)
         if x.shape[1:] != self.shape:
             raise ValueError(f"x must have samples of shape {tuple(self.shape)}, got {tuple(x.shape[1:])}")
         if self.shift is not None:

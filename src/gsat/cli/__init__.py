@@ -1,7 +1,5 @@
 """The command line, a module a command: parse, call one function, print. `main` is the program `gsat`."""
 
-import sys
-
 from gsat.cli import attack, compare, data, demo, diagnose, predict, report, reproduce, select, train
 from gsat.cli.app import app
 
@@ -23,5 +21,4 @@ __all__ = [
 
 def main() -> None:
     """The entry point of the `gsat` command."""
-    sys.path.insert(0, "")  # `--model my_file:factory` is found where the command is typed, as with python -m
     app()

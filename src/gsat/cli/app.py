@@ -7,6 +7,8 @@ once.
 from __future__ import annotations
 
 import json
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -71,6 +73,12 @@ def numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[A
         return [kind(part) for part in text.split(",")]
     except ValueError:
         fail(f"{option} must be numbers separated by commas, got {text!r}")
+
+
+def import_from_here() -> None:
+    """Let "my_file:factory" be found where the command is typed, after everything that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def at_least_one(**options: int | None) -> None:

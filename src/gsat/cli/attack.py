@@ -10,7 +10,7 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, fail, numbers, user_errors
+from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, user_errors
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.source import Source, verify
@@ -36,9 +36,14 @@ def attack(
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
+    trust_module: options.TrustModule = False,
+    raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
+    at_least_one(n=n, group_size=group_size)
+    _checks.count("steps", steps, least=1)
+    _checks.count("random_state", seed)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(
@@ -59,7 +64,9 @@ def attack(
     from gsat.evaluation import evaluate
     from gsat.registry import parse_attack
 
-    classifier = load(run)
+    if trust_module:
+        import_from_here()
+    classifier = load(run, trust_module=trust_module)
     to = run / "results.csv" if out is None else out
     vacant(to, force=force)
     test = known_rows(table.test, classifier)
@@ -80,5 +87,5 @@ def attack(
         progress=sys.stderr.isatty() and not as_json,
         out=run / "evaluations.jsonl",
     )
-    write_table(to, results)
+    write_table(to, results, raw_text=raw_text)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))

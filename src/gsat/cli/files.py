@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gsat._files import replace_file
 from gsat.cli.app import fail
@@ -11,6 +12,8 @@ from gsat.cli.app import fail
 if TYPE_CHECKING:
     import pandas as pd
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what makes a spreadsheet run the text behind it
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -23,10 +26,31 @@ def vacant(*paths: Path, force: bool) -> None:
             fail(f"--out must be a new file, got {path}; take another, or --force to overwrite it")
 
 
-def write_table(path: Path, frame: pd.DataFrame) -> None:
-    """The frame as text, separated by commas, or by tabs in a .tsv file."""
+def write_table(path: Path, frame: pd.DataFrame, *, raw_text: bool = False) -> None:
+    """The frame as text, separated by commas, or by tabs in a .tsv file; safe for spreadsheets unless raw_text."""
     separator = SEPARATORS.get(path.suffix.lower(), ",")
+    frame = frame if raw_text else spreadsheet_safe(frame)
     write(path, frame.to_csv(index=False, sep=separator, lineterminator="\n").encode())
+
+
+def spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with an apostrophe before text, also of its header, that a spreadsheet would run as a formula.
+
+    Text that is a number, like "-1", is left as it is: there is nothing to run.
+    """
+    import numpy as np
+
+    found = frame.rename(columns=_inert)
+    for place, kind in enumerate(found.dtypes):
+        if not isinstance(kind, np.dtype) or kind.kind in "OSU":
+            name, column = found.columns[place], found.iloc[:, place]
+            found.isetitem(place, column.astype(object).map(_inert).rename(name))
+    return found
+
+
+def _inert(value: Any) -> Any:
+    risky = isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value)
+    return f"'{value}" if risky else value
 
 
 def write(path: Path, content: bytes) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from gsat import _checks
 from gsat._files import replace_file
 from gsat.cli.app import fail
 
@@ -20,6 +21,22 @@ RUN_FILES = {
 }  # fmt: skip
 
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces
+
+NONE = type(None)
+CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json
+    "data": (str,),
+    "label": (str, NONE),
+    "batch": (str, NONE),
+    "ids": (str, NONE),
+    "layer": (str, NONE),
+    "pheno": (str, NONE),
+    "missing": (str, float, int, NONE),
+    "one_hot": (bool, NONE),
+    "test_fraction": (float, int, NONE),
+    "test_batch": (str, NONE),
+    "per_batch": (bool,),
+    "defence": (str,),
+}
 
 
 @contextmanager
@@ -109,12 +126,14 @@ def same_config(out: Path, config: dict[str, Any]) -> None:
 
 def run_config(run: Path) -> dict[str, Any]:
     """The config.json of a run of `gsat train`."""
-    try:
-        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{run / 'config.json'} must be JSON, got: {error}") from error
+    path = run / "config.json"
+    config = _checks.parsed_json(str(path), path.read_bytes())
     if not isinstance(config, dict) or "rows_checksum" not in config:
         raise ValueError(f"{run} must be a run of `gsat train`, got a config.json of something else")
+    for name, kinds in CONFIG.items():
+        if not isinstance(config.get(name), kinds):
+            wanted = " or ".join("none" if kind is type(None) else kind.__name__ for kind in kinds)
+            raise ValueError(f"{path} must have {name} as {wanted}, got {_checks.shown(config.get(name))}")
     return config
 
 

@@ -38,6 +38,14 @@ MaxMemory = Annotated[
 
 Out = Annotated[Path, typer.Option(help="Folder of the run.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a run that is there.")]
+RawText = Annotated[
+    bool,
+    typer.Option("--raw-text", help="Keep text that a spreadsheet would run (=cmd); else it gets an apostrophe."),
+]
+TrustModule = Annotated[
+    bool,
+    typer.Option("--trust-module", help="Import the module that the model names: it runs code of the folder's author."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Defence = Annotated[str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gsat.cli import options
-from gsat.cli.app import app, fail, say, user_errors
+from gsat.cli.app import app, fail, import_from_here, say, user_errors
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
@@ -37,6 +37,8 @@ def predict(
     missing_features: options.MissingFeatures = "error",
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
+    trust_module: options.TrustModule = False,
+    raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
@@ -54,7 +56,9 @@ def predict(
     from gsat.estimators import load
     from gsat.estimators.matching import align, probabilities
 
-    classifier = load(run)
+    if trust_module:
+        import_from_here()
+    classifier = load(run, trust_module=trust_module)
     if not hasattr(classifier, "classes_"):
         fail(f"{run} must hold a classifier, got a {type(classifier).__name__}")
     if source.plink is not None:
@@ -72,7 +76,8 @@ def predict(
         frame["label"] = table.y
     frame["prediction"] = predicted
     columns = [f"p_{name}" for name in classifier.classes_]
-    write_table(out, pd.concat([frame, pd.DataFrame(chances.round(6), columns=columns)], axis=1))
+    found = pd.concat([frame, pd.DataFrame(chances.round(6), columns=columns)], axis=1)
+    write_table(out, found, raw_text=raw_text)
     counts = {str(name): int(count) for name, count in frame["prediction"].value_counts().items()}
     summary: dict[str, Any] = {
         "predictions": str(out),

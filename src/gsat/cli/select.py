@@ -46,6 +46,7 @@ def select(
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
+    raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Rank the features by how much of the group-sparse adversary's effort they attract; all samples are used."""
@@ -71,7 +72,7 @@ def select(
     )
     frame = rank(table, selector)
     chosen = frame if whole else frame.head(k)
-    write_table(out, chosen)
+    write_table(out, chosen, raw_text=raw_text)
     write(drawn, picture(chosen))
     if as_json:
         typer.echo(chosen.to_json(orient="records"))

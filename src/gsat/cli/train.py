@@ -10,7 +10,7 @@ import typer
 
 from gsat import _defaults
 from gsat.cli import options
-from gsat.cli.app import app, fail, say, user_errors
+from gsat.cli.app import app, fail, import_from_here, say, user_errors
 from gsat.cli.folders import running
 from gsat.data.source import Source, fingerprint
 
@@ -69,6 +69,9 @@ def train(
             f"gsat: {defence} is trained across batches; --defence universal has one shift for each batch", err=True
         )
     table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+
+    if ":" in model:
+        import_from_here()
 
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan

@@ -68,14 +68,16 @@ def diagnose(
     Diagnosis
         The structure, its size, a p-value, and what to train with.
     """
+    _checks.not_anndata("X", X, "gsat.diagnose(adata.X, adata.obs[batch_key])")
     X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")
     X = X if sparse.issparse(X) else X.reshape(len(X), -1)
+    _checks.fits_float32("X", X)
     n, d = X.shape
     batches, batch_codes = _codes("batch", batch, n)
     labels, y_codes = _codes("y", np.zeros(n, np.int64) if y is None else y, n)
     _checks.count("max_samples", max_samples, least=2 * LEAST)
     _checks.count("n_permutations", n_permutations, least=199)
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(_checks.count("random_state", random_state))
     design = Design.of(batch_codes, y_codes, max_pairs=MAX_PAIRS, max_samples=max_samples, rng=rng)
     if not design.pairs:
         raise ValueError(_nothing_to_compare(batches, batch_codes, labels))

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from gsat import _defaults, models
+from gsat import _checks, _defaults, models
 from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
@@ -81,7 +81,9 @@ class TorchEstimator(Fitted):
 
     def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
         """X (n, features) and y as scikit-learn checks them before a fit."""
+        _checks.not_anndata("X", X, "gsat.tl.fit(adata, labels_key)")
         X, y = validate_data(self, self._flat(X), y, ensure_min_samples=2, **CHECKS, **options)
+        _checks.fits_float32("X", X)
         return X, y
 
     def _fit(
@@ -98,6 +100,7 @@ class TorchEstimator(Fitted):
     ) -> None:
         if seed is None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._check_module()
         self.n_samples_ = int(X.shape[0])
         d = X.shape[1]
         if self.standardize:
@@ -110,6 +113,8 @@ class TorchEstimator(Fitted):
         module.to(torch.device("cpu" if self.device is None else self.device))
         _probe(module, rows, n_outputs)
         unit = rows.mean_norm = mean_norm(rows)
+        if not math.isfinite(unit):
+            raise ValueError(f"X must have a finite mean norm E‖X‖ in float32, got {unit}; scale the features down")
         defence = self._defence(unit, loss, seed)
         self.history_ = gdadmm(
             module,
@@ -136,12 +141,21 @@ class TorchEstimator(Fitted):
         self.lam_ = self.history_.lam
         self.n_iter_ = self.n_outer
 
+    def _check_module(self) -> None:
+        """Raise unless what is given beside the module has the right types."""
+        if self.in_shape is not None and not isinstance(self.in_shape, list | tuple):
+            raise TypeError(f"in_shape must be a list of whole numbers, got {self.in_shape!r}")
+        if self.module_options is not None and not isinstance(self.module_options, dict):
+            raise TypeError(f"module_options must be a dict, got {self.module_options!r}")
+
     def _build(self, d: int, n_outputs: int, seed: int) -> nn.Module:
         shape = (d,) if self.in_shape is None else tuple(self.in_shape)
         if math.prod(shape) != d:
             raise ValueError(f"in_shape must have as many entries as there are features ({d}), got {shape}")
         spec = "elu" if self.module is None else self.module
         options = {**({"hidden": self.hidden} if spec == "elu" else {}), **(self.module_options or {})}
+        if "hidden" in options:
+            _checks.count("hidden", options["hidden"], least=1)
         if isinstance(spec, str):
             return models.build(spec, shape, n_outputs, seed=seed, **options)
         if not callable(spec):
@@ -154,14 +168,17 @@ class TorchEstimator(Fitted):
 
     def _flat(self, X: Any) -> Any:
         """Samples of shape `in_shape` as rows; everything else is left to scikit-learn's checks."""
-        if self.in_shape is not None and tuple(getattr(X, "shape", ())[1:]) == tuple(self.in_shape):
+        shape = self.in_shape
+        if isinstance(shape, list | tuple) and tuple(getattr(X, "shape", ())[1:]) == tuple(shape):
             return X.reshape(len(X), -1)
         return X
 
     def _rows(self, X: Any) -> Standardised:
         """New samples, checked against those of fit."""
         check_is_fitted(self, "module_")
+        _checks.not_anndata("X", X, "gsat.tl.predict(adata, classifier)")
         X = validate_data(self, self._flat(X), reset=False, **CHECKS)
+        _checks.fits_float32("X", X)
         return Standardised(X, self.mean_, self.scale_, self.in_shape)
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
@@ -178,7 +195,13 @@ class TorchEstimator(Fitted):
                 x = torch.from_numpy(rows[part])
                 room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
                 found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
-        return np.concatenate(found)
+        outputs = np.concatenate(found)
+        if not np.isfinite(outputs).all():
+            wrong = int((~np.isfinite(outputs)).any(1).sum())
+            raise ValueError(
+                f"the outputs of the module must be finite, got NaN or infinite ones for {wrong} of {len(rows)} samples"
+            )
+        return outputs
 
     def _perturb(self, X: Any, targets: Tensor, loss: SampleLoss, batch: Any) -> NDArray[np.float32]:
         """The defence's perturbation of the samples, group by group, in the units and the shape of X."""

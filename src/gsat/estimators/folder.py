@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +15,52 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from gsat import _checks
 from gsat._files import write_durably
 
-FORMAT = 1
+FORMAT = 2  # format 1 had no checksum of model.json
 FILES = {"model.json", "weights.safetensors"}
+LARGEST = 2**28  # bytes of model.json: the names of ten million features
 
 
 def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Path:
     """Write weights.safetensors and model.json into `folder`, whole or not at all; only a model is overwritten."""
-    final = Path(folder).resolve()
-    if final.exists() and (not final.is_dir() or {path.name for path in final.iterdir()} - FILES):
-        raise FileExistsError(f"a model is saved to a new folder or over another model, got {folder} with other files")
-    draft, old = (final.with_name(f".{final.name}.{os.getpid()}{ending}") for ending in ("", ".old"))
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
-        data = save_tensors({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()})
-        head = {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest(), **about}
-        write_durably(draft / "model.json", json.dumps(head, indent=1, allow_nan=False).encode())
-        write_durably(draft / "weights.safetensors", data)
-        if final.exists():
-            os.replace(final, old)
-        os.replace(draft, final)
-    finally:
-        for left in (draft, old):
-            shutil.rmtree(left, ignore_errors=True)
+    data = save_tensors({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()})
+    head = seal({"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest(), **about})
+    text = json.dumps(head, indent=1, allow_nan=False).encode()
+    _write_whole(folder, {"model.json": text, "weights.safetensors": data})
     return Path(folder)
 
 
 def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the description that `write_folder` wrote; a damaged or foreign folder is refused."""
     path = Path(folder)
-    try:
-        about = json.loads((path / "model.json").read_bytes())
-        data = (path / "weights.safetensors").read_bytes()
-    except OSError as error:
-        raise FileNotFoundError(f"{path} must be a folder with model.json and weights.safetensors: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path / 'model.json'} is not JSON: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    head, weights = path / "model.json", path / "weights.safetensors"
+    about = _checks.parsed_json(str(head), _bytes(head, LARGEST))
+    if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):
         got = about.get("format") if isinstance(about, dict) else None
-        raise ValueError(f"{path} must have format {FORMAT}, got {got}; it was written by another version of gsat")
+        raise ValueError(
+            f"{path} must have format {FORMAT}, got {_checks.shown(got)}; its model.json is of another version of gsat"
+        )
+    if about["format"] == 1 and "checksum" not in about:
+        warnings.warn(
+            f"{path} is a model of format 1, without a checksum of model.json; save it again to have one", stacklevel=3
+        )
+    elif about.get("checksum") != seal(about)["checksum"]:
+        raise ValueError(f"{head} is damaged or was edited: it does not match its checksum")
+    data = _bytes(weights)
     if hashlib.sha256(data).hexdigest() != about.get("sha256"):
-        raise ValueError(f"{path / 'weights.safetensors'} is damaged: it does not match its checksum")
+        raise ValueError(f"{weights} is damaged: it does not match its checksum")
     try:
         return load_tensors(data), about
-    except SafetensorError as error:
-        raise ValueError(f"{path / 'weights.safetensors'} is damaged: {error}") from error
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have
+        raise ValueError(f"{weights} is damaged: {error}") from error
+
+
+def seal(about: dict[str, Any]) -> dict[str, Any]:
+    """The description with the checksum of all its other fields; it shows damage, not who wrote it."""
+    other = {name: value for name, value in about.items() if name != "checksum"}
+    return {**other, "checksum": hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()}
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], folder: str | Path) -> None:
@@ -69,4 +69,48 @@ def fill(module: nn.Module, tensors: dict[str, Tensor], folder: str | Path) -> N
         module.load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(f"the weights in {folder} do not fit the model: {error}") from error
+    check_finite(module)
     module.eval()
+
+
+def check_finite(module: nn.Module) -> None:
+    """Raise where a weight is NaN or infinite."""
+    for name, value in module.named_parameters():
+        if not bool(value.isfinite().all()):
+            raise ValueError(f"module:{name} must be finite, got NaN or an infinite number")
+
+
+def _bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file; a pipe would be waited for, and a device has no end."""
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError(f"{path} is no file")
+        if most is not None and path.stat().st_size > most:
+            raise OSError(f"{path} must have at most {most} bytes, got {path.stat().st_size}")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise FileNotFoundError(
+            f"{path.parent} must be a folder with model.json and weights.safetensors: {error}"
+        ) from error
+
+
+def _write_whole(folder: str | Path, files: dict[str, bytes]) -> None:
+    """Write the files of a model into `folder`, all of them or none."""
+    try:
+        final = Path(folder).resolve()
+    except RuntimeError as error:  # before Python 3.13, of links that lead to each other
+        raise OSError(f"{folder} must be a folder for a model: {error}") from error
+    if os.path.lexists(final) and (not final.is_dir() or {path.name for path in final.iterdir()} - FILES):
+        raise FileExistsError(f"a model is saved to a new folder or over another model, got {folder} with other files")
+    draft, old = (final.with_name(f".{final.name}.{os.getpid()}{ending}") for ending in ("", ".old"))
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        for name, data in files.items():
+            write_durably(draft / name, data)
+        if final.exists():
+            os.replace(final, old)
+        os.replace(draft, final)
+    finally:
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)

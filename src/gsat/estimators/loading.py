@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
+from gsat import _checks
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.baselines import (
     ERMClassifier,
@@ -17,10 +20,12 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.description import check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier, GSATRegressor
-from gsat.estimators.saving import LISTS, NUMBERS
+from gsat.estimators.saving import LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
+from gsat.models.build import NAMED as OWN
 from gsat.training import History
 
 KINDS: tuple[type[TorchEstimator], ...] = (
@@ -36,16 +41,18 @@ KINDS: tuple[type[TorchEstimator], ...] = (
 BY_NAME = {kind.__name__: kind for kind in KINDS}
 
 
-def load(folder: str | Path) -> Any:
+def load(folder: str | Path, *, trust_module: bool = False) -> Any:
     """The fitted estimator that `save` or `gsat train` wrote.
 
-    Nothing is unpickled. A module given as "package.module:factory" is imported and called, as in fit: open such a
-    folder only if you trust where it comes from.
+    Nothing is unpickled, and only gsat's own networks are built: a folder from someone else runs no code of his.
 
     Parameters
     ----------
     folder
         The folder of the model, or that of the run.
+    trust_module
+        Whether a module of "package.module:factory" is imported and called, as in fit. That runs whatever code the
+        folder names: only for a folder whose origin you trust.
 
     Returns
     -------
@@ -54,21 +61,62 @@ def load(folder: str | Path) -> Any:
     """
     path = _model_folder(Path(folder))
     tensors, about = read_folder(path)
-    estimator = _unfitted(path, about)
-    for name in (*NUMBERS, *LISTS):
-        if name in about["fitted"]:
-            value = about["fitted"][name]
-            setattr(estimator, name, np.asarray(value, LISTS[name]) if name in LISTS else value)
+    try:
+        return _fitted(path, tensors, about, trust_module=trust_module)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _fitted(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, trust_module: bool) -> TorchEstimator:
+    """The estimator of a folder, every field of which is checked before it is used."""
+    _checks.one_of("estimator", about.get("estimator"), tuple(BY_NAME))
+    kind = BY_NAME[about["estimator"]]
+    check_description(about, set(kind._get_param_names()) - set(NOT_SAVED))
+    fitted = about["fitted"]
+    check_tensors(tensors, fitted)
+    estimator = _unfitted(kind, about["params"])
+    for name, value in fitted.items():
+        setattr(estimator, name, np.asarray(value, LISTS[name]) if name in LISTS else value)
     estimator.mean_, estimator.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
-    n_outputs = 1
     if isinstance(estimator, TorchClassifier):
-        n_outputs = len(estimator.classes_)
         estimator._loss = WeightedCrossEntropy(tensors.get("class_weights"))
-    estimator.module_ = estimator._build(estimator.n_features_in_, n_outputs, seed=0)
     weights = {name.removeprefix("module:"): value for name, value in tensors.items() if name.startswith("module:")}
+    estimator.module_ = _module(path, estimator, len(fitted.get("classes_", "1")), weights, trust_module=trust_module)
     fill(estimator.module_, weights, path)
     estimator.history_ = History(**about.get("history", {}))
     return estimator
+
+
+def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tensor], *, trust_module: bool) -> nn.Module:
+    """The network without its weights; one of gsat's own has the sizes of the weights before it is allocated."""
+    spec, d = estimator.module, estimator.n_features_in_
+    if spec is None or spec in OWN:
+        try:
+            with torch.device("meta"):  # shapes alone, no memory
+                blank = estimator._build(d, n_outputs, seed=0)
+        except (RuntimeError, OverflowError) as error:
+            raise ValueError(f"the sizes of the network must be those of its weights, got {error}") from error
+        _same_shapes(blank, weights)
+    elif not trust_module:
+        raise ValueError(
+            f"{path / 'model.json'} names the module {spec!r}, which is not of gsat and would be imported and called; "
+            "gsat.load(..., trust_module=True) or --trust-module does so, if you trust where the folder comes from"
+        )
+    return estimator._build(d, n_outputs, seed=0)  # type: ignore[no-any-return]
+
+
+def _same_shapes(blank: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Raise unless the weights are numbers of the shapes that the network has."""
+    wanted = {name: tuple(value.shape) for name, value in blank.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in weights.items()}
+    for name in {**wanted, **given}:
+        if wanted.get(name) != given.get(name):
+            raise ValueError(
+                f"the weights must have the shapes of the network, {_checks.shown(name)[1:-1]} "
+                f"{wanted.get(name, 'none')}, got {given.get(name, 'none')}"
+            )
+        if not weights[name].is_floating_point():
+            raise ValueError(f"module:{name} must be of numbers with a point, got {weights[name].dtype}")
 
 
 def _model_folder(path: Path) -> Path:
@@ -80,14 +128,8 @@ def _model_folder(path: Path) -> Path:
     return path
 
 
-def _unfitted(path: Path, about: dict[str, Any]) -> TorchEstimator:
+def _unfitted(kind: type[TorchEstimator], params: dict[str, Any]) -> TorchEstimator:
     """The estimator with its parameters."""
-    if about.get("estimator") not in BY_NAME:
-        raise ValueError(f"{path} must hold one of {', '.join(BY_NAME)}, got {about.get('estimator')!r}")
-    params = dict(about["params"])
     if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = dict(params["class_weight"])
-    try:
-        return BY_NAME[about["estimator"]](**params)
-    except TypeError as error:
-        raise ValueError(f"{path} must be written by this version of gsat, but {error}") from error
+        params = {**params, "class_weight": dict(params["class_weight"])}
+    return kind(**params)

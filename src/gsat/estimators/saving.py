@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from gsat.estimators.folder import write_folder
+from gsat.estimators.description import check_description, check_tensors
+from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
 NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "y_mean_", "y_scale_")
@@ -34,6 +35,9 @@ def save(estimator: Any, folder: str | Path) -> Path:
         "fitted": fitted,
         "history": {"lam": estimator.history_.lam, "mean_norm": estimator.history_.mean_norm},
     }
+    check_finite(estimator.module_)
+    check_description(about, set(params))  # what could not be loaded is not written
+    check_tensors(tensors, fitted)
     return write_folder(folder, tensors, about)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gsat.report.placing import RELATIVE, place
+from gsat.report.placing import RELATIVE, numbers, place
 from gsat.report.reading import Result
 
 ALWAYS = ("data", "dataset", "model", "rule")  # columns that get panels of their own wherever they differ
@@ -126,11 +126,11 @@ def _panels(frame: pd.DataFrame, hint: dict[str, Any], default: str) -> list[Pan
 
 def _rows(frame: pd.DataFrame, hint: dict[str, Any], y: str, default: str) -> tuple[pd.DataFrame, list[str]]:
     """series, seed, y, facet, attack, x, label and fixed of each row, and the columns that make the facets."""
-    values = pd.to_numeric(frame[y], errors="coerce")
+    values = numbers(frame, y)
     series = hint.get("series") or next((column for column in SERIES if column in frame), None)
     seed = frame["seed"] if "seed" in frame else pd.Series(0, frame.index)
     if "x" in hint:
-        x = pd.to_numeric(frame[str(hint["x"])], errors="coerce")
+        x = numbers(frame, str(hint["x"]))
         attack = frame["attack"].astype(str) if "attack" in frame else ""
         rows = pd.DataFrame({"attack": attack, "x": x, "label": str(hint["x"]), "fixed": ""}, index=frame.index)
     else:
@@ -138,7 +138,7 @@ def _rows(frame: pd.DataFrame, hint: dict[str, Any], y: str, default: str) -> tu
     scale = 100 if y == "accuracy" and values.max() <= 1 else 1
     rows = rows.assign(
         y=scale * values,
-        clean=scale * pd.to_numeric(frame["clean"], errors="coerce") if "clean" in frame else float("nan"),
+        clean=scale * numbers(frame, "clean") if "clean" in frame else float("nan"),
         series=frame[series].astype(str) if series else default,
         seed=seed,
     )

@@ -24,7 +24,7 @@ def place(frame: pd.DataFrame, seed: pd.Series) -> pd.DataFrame:
     attack = frame["attack"].astype(str) if "attack" in frame else pd.Series("", frame.index)
     if "label" in frame:
         label = attack.map(lambda name: X_LABELS.get(name, RELATIVE))
-        return pd.DataFrame({"attack": attack, "x": _numbers(frame, "label"), "label": label, "fixed": ""})
+        return pd.DataFrame({"attack": attack, "x": numbers(frame, "label"), "label": label, "fixed": ""})
     return _strengths(frame, attack, seed)
 
 
@@ -67,9 +67,9 @@ def _strengths(frame: pd.DataFrame, attack: pd.Series, seed: pd.Series) -> pd.Da
     if column is None:
         have = ", ".join(map(str, frame.columns))
         raise ValueError(f"the results must have a column strength, eps, label or case, got {have}")
-    x = _numbers(frame, column)
-    eps = _numbers(frame, "eps") if "eps" in frame else pd.Series(float("nan"), frame.index)
-    unit = _numbers(frame, "unit") if "unit" in frame else None
+    x = numbers(frame, column)
+    eps = numbers(frame, "eps") if "eps" in frame else pd.Series(float("nan"), frame.index)
+    unit = numbers(frame, "unit") if "unit" in frame else None
     size = eps if unit is None else eps / unit
     rows = pd.DataFrame({"attack": attack, "x": x, "label": "strength", "fixed": ""})
     for name, own in rows[attack != "none"].groupby("attack", sort=False):
@@ -85,5 +85,10 @@ def _strengths(frame: pd.DataFrame, attack: pd.Series, seed: pd.Series) -> pd.Da
     return rows
 
 
-def _numbers(frame: pd.DataFrame, column: str) -> Any:
-    return pd.to_numeric(frame[column], errors="coerce")
+def numbers(frame: pd.DataFrame, column: str) -> Any:
+    """The column as numbers, NaN for anything else; an infinite one has no place in a figure."""
+    found = pd.to_numeric(frame[column], errors="coerce").astype(float)
+    endless = found[found.abs() == float("inf")]
+    if len(endless):
+        raise ValueError(f"the column {column!r} must be finite, got {endless.iloc[0]}")
+    return found

@@ -14,6 +14,7 @@ from gsat.report.figures import KEYS, finite
 from gsat.report.placing import case_title
 
 BINS = 100  # points of a training curve
+PAIRED = ("ours", "baseline", "difference")
 LABELS = ("data", "dataset", "model", "rule", "attack", "case", "strength")  # what tells paired differences apart
 
 
@@ -92,8 +93,17 @@ def trade_off(panels: Sequence[Panel]) -> dict[str, Any] | None:
 
 def differences(frame: pd.DataFrame, titles: Mapping[str, str]) -> dict[str, Any] | None:
     """Paired differences with twice their standard error, a row per case, a mark per defence of ours."""
-    if not {"ours", "baseline", "difference"} <= set(frame) or frame["difference"].isna().all():
+    missing = [column for column in PAIRED if column not in frame]
+    if missing:
+        have = ", ".join(map(str, frame)) or "none"
+        raise ValueError(f"must have the columns {', '.join(PAIRED)}, got {have}")
+    if frame["difference"].isna().all():
         return None
+    for column in ("difference", "standard_error"):
+        given = frame[column] if column in frame else pd.Series(dtype=float)
+        wrong = given[pd.to_numeric(given, errors="coerce").isna() & given.notna()]
+        if len(wrong):
+            raise ValueError(f"{column} must be numbers, got {wrong.iloc[0]!r}")
     labels = [column for column in LABELS if column in frame and frame[column].nunique() > 1]
     errors = frame["standard_error"] if "standard_error" in frame else pd.Series(float("nan"), frame.index)
     points: dict[str, list[dict[str, Any]]] = {}

@@ -34,7 +34,7 @@ class Result:
     @property
     def name(self) -> str:
         """The name of the folder."""
-        return self.path.resolve().name
+        return self.path.absolute().name
 
     @property
     def names(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ def read_log(path: Path) -> pd.DataFrame:
             step = json.loads(line)
             if not isinstance(step, dict) or not isinstance(step["t"], int):
                 raise ValueError
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             if number == len(lines):
                 break
             raise ValueError(
@@ -178,7 +178,7 @@ def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
             rows.append({**json.loads(line)["row"]})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue  # a line cut off by a kill
     found = pd.DataFrame(rows)
     key = ["attack", "strength", "eps", "n"]
@@ -196,7 +196,7 @@ def _unit(path: Path) -> float | None:
     """E‖X‖ of the training samples, which the attacks' eps is a fraction of, from the model of a run."""
     try:
         unit = json.loads(path.read_text(encoding="utf-8"))["fitted"]["mean_norm_"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return float(unit) if _finite(unit) and unit > 0 else None
 
@@ -204,6 +204,8 @@ def _unit(path: Path) -> float | None:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} must be JSON, got lists or objects nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
 

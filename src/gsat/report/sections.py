@@ -106,7 +106,12 @@ def _curves(drawn: list[Panel], figures: Figures) -> Markup:
 
 def _differences(result: Result, figures: Figures) -> Markup:
     frame = result.tables.get("differences")
-    return Markup() if frame is None else figures.grid([plots.differences(frame, result.names)], "grid wide")
+    if frame is None:
+        return Markup()
+    try:
+        return figures.grid([plots.differences(frame, result.names)], "grid wide")
+    except ValueError as error:
+        raise ValueError(f"{result.path / 'differences.csv'} {error}") from None
 
 
 def _perturbations(result: Result, figures: Figures, level: int) -> Markup:

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gsat import _defaults
+from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.standardise import Standardised
 from gsat._arrays.svd import right_singular_vectors
@@ -68,12 +68,14 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
         self
             The fitted basis.
         """
+        _checks.count("n_groups", self.n_groups, least=1)
+        _checks.not_anndata("X", X, "LowRankBasis.fit(adata.X, adata.obs[key])")
         X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = ("budget", "alpha", "n_inner", "n_outer", "group_size", "hidden", "eta0")
         classifier = GSATClassifier("low-rank", random_state=seed, **{name: getattr(self, name) for name in options})
-        classifier.fit(X, y)
         k = cut("n_components", self.n_components, X.shape[1])
+        classifier.fit(X, y)
         deltas = [torch.from_numpy(delta) for delta in self._perturbations(classifier, X, y, seed)]
         together = torch.cat(deltas)
         basis = _leading(together, k)

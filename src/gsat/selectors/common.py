@@ -22,7 +22,7 @@ class FromAdversary(BaseEstimator):  # type: ignore[misc]
 
 def cut(name: str, wanted: int, there: int) -> int:
     """`wanted`, a whole number of at least 1, or all that are there where it is more, with a warning."""
-    if not isinstance(wanted, int | np.integer) or wanted < 1:
+    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
         raise ValueError(f"{name} must be a whole number >= 1, got {wanted!r}")
     if wanted > there:
         warnings.warn(f"{name} = {wanted} is more than there are ({there}); all are taken", UserWarning, stacklevel=3)

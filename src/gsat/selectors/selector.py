@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm.auto import tqdm
 
-from gsat import _defaults
+from gsat import _checks, _defaults
 from gsat.costs import block_numbers, flat_labels
 from gsat.estimators.base import CHECKS
 from gsat.selectors.common import FromAdversary, cut
@@ -89,7 +89,10 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         self
             The fitted selector.
         """
+        self._check_numbers()
+        _checks.not_anndata("X", X, "GroupSparseSelector.fit(adata.X, adata.obs[key])")
         X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
+        _checks.fits_float32("X", X)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -128,6 +131,14 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
             self.scores_interval_ = np.stack([mean - spread, mean + spread], axis=1)[blocks]
         self.k_ = k
         return self
+
+    def _check_numbers(self) -> None:
+        """Raise for a number that would rank nothing."""
+        _checks.count("n_resamples", self.n_resamples)
+        for name in ("n_groups", "n_inner", "n_outer", "group_size", "hidden"):
+            _checks.count(name, getattr(self, name), least=1)
+        for name in ("eta0", "budget"):
+            _checks.number(name, getattr(self, name), above=0)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "ranking_")

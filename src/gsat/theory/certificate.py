@@ -30,7 +30,7 @@ from gsat.theory.dual import best_lam
 from gsat.theory.intervals import mean_at_least, student
 from gsat.theory.transforms import Maxima, Transforms
 
-TABLE = ["radius", "lam", "bound", "low", "high", "gap", "rigorous", "interval"]
+TABLE = ["radius", "lam", "mean_estimate", "low", "high", "gap", "rigorous", "interval"]
 ATTACKS = ["attack", "radius", "risk"]
 MARGIN = 1.01  # rigorous prices begin here, in units of β/(2·ridge): at 1 there is no bound of the gap
 
@@ -41,11 +41,12 @@ RATIO = 1.1  # how exact λ is: the bound is flat about the best one
 class Certificate:
     """Certified risk (mean loss) against radius, both in the units that the module sees.
 
-    table:    radius, lam, bound, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one where β
-              is known, and an estimate where a price λ that is not rigorous promises less. The bound is an expectation
-              over groups; [low, high] holds it with probability `level`, for each row on its own, and `high` is what
-              is certified. `interval` is "betting" (right for any number of groups), "Student t" (for many groups) or
-              "exact"; `gap` is the mean of what was added to the values that the ascent reached.
+    table:    radius, lam, mean_estimate, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one
+              where β is known, and an estimate where a price λ that is not rigorous promises less. The bound is an
+              expectation over groups: `mean_estimate` is its Monte-Carlo mean and certifies nothing, [low, high] holds
+              it with probability `level`, for each row on its own, and `high` is what is certified. `interval` is
+              "betting" (right for any number of groups), "Student t" (for many groups) or "exact"; `gap` is the mean of
+              what was added to the values that the ascent reached.
     attacks:  attack, radius (mean c(Δ)/m), risk: what the adversary and the given attacks did to the same groups
     beta:     bound of the curvature of the loss, None where it is not known
     lam_rigorous: β/(2·ridge); prices λ above it are rigorous
@@ -76,7 +77,7 @@ class Certificate:
             label = f"certified, at level {self.level:g}"
             ax.plot(certified["radius"], certified["high"], color="C0", marker="o", ms=4, label=label)
         if len(guess) > at_zero.sum():
-            ax.plot(guess["radius"], guess["bound"], color="C1", marker="o", ms=4, ls="--", label="estimate")
+            ax.plot(guess["radius"], guess["mean_estimate"], color="C1", marker="o", ms=4, ls="--", label="estimate")
             ax.fill_between(guess["radius"], guess["low"], guess["high"], color="C1", alpha=0.2, lw=0)
         seen = self.attacks[self.attacks["radius"] <= table["radius"].max()]
         for number, (name, points) in enumerate(seen.groupby("attack", sort=False)):
@@ -117,6 +118,8 @@ def certify(
     batch:    one id per sample, for a `PerBatch` cost; attacks: of gsat.attacks, tried on the same groups
     Computed in float64 and eval mode; the model is left as it is.
     """
+    _checks.module("model", model)
+    _checks.not_anndata("X", X, "adata.X")
     grid = _radii(radii)
     group_size = _checks.count("group_size", group_size, least=1)
     n_groups, n_pilot = _checks.count("n_groups", n_groups, least=2), _checks.count("n_pilot", n_pilot, least=1)
@@ -140,6 +143,8 @@ def certify(
     pilot, groups = (torch.randint(len(X), (n, group_size), generator=generator) for n in (n_pilot, n_groups))
     losses, slopes = transforms.at_rest
     risk = float(losses.mean())
+    if not math.isfinite(risk):
+        raise FloatingPointError("the outputs of the model must be finite on X; look at X and at the weights")
 
     @cache
     def dual(lam: float) -> tuple[float, float]:
@@ -156,7 +161,14 @@ def certify(
     price = 0.0
     for radius in grid:
         if radius == 0:  # W = 0 only at P̂ itself
-            exact = {"bound": risk, "low": risk, "high": risk, "gap": 0.0, "rigorous": True, "interval": "exact"}
+            exact = {
+                "mean_estimate": risk,
+                "low": risk,
+                "high": risk,
+                "gap": 0.0,
+                "rigorous": True,
+                "interval": "exact",
+            }
             table.append({"radius": 0.0, "lam": math.inf, **exact})
             continue
         # without structure and with a straight loss, the mean cost is the radius here
@@ -164,7 +176,7 @@ def certify(
         price = best_lam(dual, radius, start=price or guess, ratio=RATIO)
         for lam in _prices(price, lam_rigorous):
             found, limits = evaluated(lam)
-            at = {name: lam * radius + limits[name] for name in ("bound", "low", "high")}
+            at = {name: lam * radius + limits[name] for name in ("mean_estimate", "low", "high")}
             table.append({"radius": radius, "lam": lam, **limits, **at})
             reached[lam] = _reached("adversary", found, risk)
     tried = [_reached(attack.name, transforms.attacked(attack, groups), risk) for attack in attacks]
@@ -212,7 +224,7 @@ def _limits(
         middle = min(middle, high)
         low = min(middle, mean_at_least(excess, error))
     return {
-        "bound": risk + middle,
+        "mean_estimate": risk + middle,
         "low": risk + low,
         "high": risk + high,
         "gap": float(found.gaps.mean()),

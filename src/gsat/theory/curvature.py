@@ -7,13 +7,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from gsat.theory.unchanged import no_global_hooks, plain_module
+
 PASSIVE = (nn.Flatten, nn.Identity, nn.Dropout)  # in eval mode they leave the entries of a sample as they are
+ONE_SAMPLE = 1  # the first dimension that nn.Flatten may take together: 0 counts the samples
 
 
 def curvature_bound(model: nn.Module) -> float | None:
     """β with ‖∇²_x ℓ(f(x), y)‖₂ ≤ β at every x and y, ℓ the cross-entropy of logits; None where it is not known.
 
-    Known are `nn.Sequential`s of linear layers W₁, …, W_L with `nn.ELU()` between them. With p the probabilities of the
+    Known are `nn.Sequential`s of linear layers W₁, …, W_L with `nn.ELU()` between them, as torch ships them: with a
+    hook, a subclass, a replaced method or a parametrised weight there is no bound. With p the probabilities of the
     classes, h_l what enters the units of layer l, J_l = ∂h_l/∂x and slopes and curvatures of ELU in [0, 1],
 
         ∇²ℓ = J_Lᵀ(diag p − ppᵀ)J_L + Σ_{l<L} J_lᵀ·diag(elu″(h_l)·a_l)·J_l ,      a_l = ∂ℓ/∂elu(h_l)
@@ -24,7 +28,7 @@ def curvature_bound(model: nn.Module) -> float | None:
     ‖W₁‖₂²(½‖W₂‖₂² + max_j t_1[j]). Computed in float64.
     """
     weights = _linear_layers(model)
-    if weights is None:
+    if weights is None or not all(bool(weight.isfinite().all()) for weight in weights):
         return None
     *hidden, last = weights
     norms = torch.stack([last.new_ones(()), *(torch.linalg.matrix_norm(weight, 2) for weight in hidden)])
@@ -46,22 +50,23 @@ def _linear_layers(model: nn.Module) -> list[Tensor] | None:
     """The matrices between which the ELU units stand, or None for any other network."""
     weights: list[Tensor] = []
     joined = False  # the next matrix is applied to the output of the last one, with no units between
+    if not no_global_hooks() or not all(plain_module(part) for part in model.modules()):
+        return None
     for layer in _flat(model):
-        # a subclass may compute anything: the type must be the plain one
-        if type(layer) is nn.Linear:
+        if isinstance(layer, nn.Linear):
             weight = layer.weight.detach().cpu().double()
             weights = [*weights[:-1], weight @ weights[-1]] if joined else [*weights, weight]
             joined = True
-        elif type(layer) is nn.ELU and layer.alpha == 1 and joined:  # for another alpha the slope jumps at 0
+        elif isinstance(layer, nn.ELU) and layer.alpha == 1 and joined:  # for another alpha the slope jumps at 0
             joined = False
-        elif type(layer) not in PASSIVE:
+        elif not isinstance(layer, PASSIVE) or (isinstance(layer, nn.Flatten) and layer.start_dim != ONE_SAMPLE):
             return None
     return weights if joined else None
 
 
 def _flat(model: nn.Module) -> Iterator[nn.Module]:
-    """The layers in the order they are applied; a module that is no plain `nn.Sequential` is one layer."""
-    if type(model) is nn.Sequential:
+    """The layers in the order they are applied."""
+    if isinstance(model, nn.Sequential):
         for layer in model:
             yield from _flat(layer)
     else:

@@ -26,6 +26,7 @@ from gsat.solvers import maximise
 from gsat.solvers.base import start
 from gsat.solvers.oracle import Loss, Oracle
 from gsat.theory.dual import concave_maximum
+from gsat.theory.unchanged import plain_cost
 
 Array = NDArray[np.float64]
 
@@ -76,7 +77,11 @@ class Transforms:
         feature_mask: Any = None,
         batch: Any = None,
     ) -> Transforms:
-        """The problem, its inputs checked, on a copy of the model. With a cost that is not convex β is of no use."""
+        """The problem, its inputs checked, on a copy of the model.
+
+        β is of no use with a cost that is not convex, or that is not one of gsat's: a subclass may say one thing by its
+        value and another by its prox.
+        """
         if len(X) == 0 or len(y) != len(X):
             raise ValueError(f"y must have one label per sample of X ({len(X)}, at least 1), got {len(y)}")
         one = cost.cost if isinstance(cost, PerBatch) else cost
@@ -85,7 +90,7 @@ class Transforms:
         if isinstance(cost, PerBatch) and batch is None:
             raise ValueError(f"{cost!r} needs batch= (one id per sample); or take the cost of one batch, {one!r}")
         codes = None if batch is None else _checks.batch_codes(batch, len(X))
-        known = beta if one.convex else None
+        known = beta if one.convex and plain_cost(cost) else None
         n_inner = _checks.count("n_inner", n_inner, least=2)
         copy = deepcopy(model).double().eval().requires_grad_(False)
         return cls(copy, X, y, cost, loss, known, n_inner, feature_mask, codes)
