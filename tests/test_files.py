@@ -217,6 +217,7 @@ def test_one_process_at_a_time(tmp_path):
         thread.join()
         assert found == ["out"]
     assert python(other, tmp_path).stdout == "in\n"
+    assert names(tmp_path) == set()
 
 
 def test_a_killed_process_holds_nothing(tmp_path):

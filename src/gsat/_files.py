@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 LOCK, HOLDER = ".gsat.lock", ".gsat.holder"  # in a folder that one process at a time may write to
 
@@ -150,6 +150,18 @@ def locked(folder: Path) -> Iterator[None]:
         yield
         return
     with ExitStack() as ends:
+        ends.callback(_acquired(folder).release)
+        mine.add(folder)
+        ends.callback(mine.discard, folder)
+        for name in (LOCK, HOLDER):
+            ends.callback(_remove, folder / name)
+        with suppress(OSError):  # the name is a help, a full disk no reason to fail here
+            (folder / HOLDER).write_text(f"process {os.getpid()} on {platform.node()} ({_command()})", "utf-8")
+        yield
+
+
+def _acquired(folder: Path) -> BaseFileLock:
+    while True:
         lock = FileLock(folder / LOCK)
         try:
             lock.acquire(timeout=0)
@@ -157,13 +169,9 @@ def locked(folder: Path) -> Iterator[None]:
             raise BlockingIOError(
                 f"{folder} is being written by {_holder(folder)}; wait until it has ended, or take another folder"
             ) from None
-        ends.callback(lock.release)
-        mine.add(folder)
-        ends.callback(mine.discard, folder)
-        ends.callback(_remove, folder / HOLDER)
-        with suppress(OSError):  # the name is a help, a full disk no reason to fail here
-            (folder / HOLDER).write_text(f"process {os.getpid()} on {platform.node()} ({_command()})", "utf-8")
-        yield
+        if (folder / LOCK).exists():
+            return lock
+        lock.release()  # the one before removed the file that we had opened, and the next would make another
 
 
 def _holder(folder: Path) -> str:

@@ -4,6 +4,7 @@ import sys
 
 from gsat.cli import attack, compare, data, demo, diagnose, predict, report, reproduce, select, train
 from gsat.cli.app import app
+from gsat.cli.encoding import spell_signs
 
 __all__ = [
     "app",
@@ -24,4 +25,5 @@ __all__ = [
 def main() -> None:
     """The entry point of the `gsat` command."""
     sys.path.insert(0, "")  # `--model my_file:factory` is found where the command is typed, as with python -m
+    spell_signs()
     app()

@@ -201,7 +201,17 @@ def _changed(out: Path, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     before = json.loads((out / "config.json").read_text(encoding="utf-8"))
     now = json.loads(json.dumps(config))
     keys = sorted({*before, *now})
+    if "threads" not in before:  # runs of earlier versions
+        keys = [key for key in keys if key != "threads"]
     return {key: (before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)}
+
+
+def stored_threads(out: Path) -> int | None:
+    """The number of threads of the run in `out`, if it has one."""
+    if not is_run(out):
+        return None
+    found = json.loads((out / "config.json").read_text(encoding="utf-8")).get("threads")
+    return found if isinstance(found, int) and found >= 1 else None
 
 
 def run_config(run: Path) -> dict[str, Any]:
