@@ -30,7 +30,11 @@ ONLY = {  # these may import less than their level allows
     "diagnosis": {"_checks", "_arrays", "costs"},
     "report": set(),
 }
-WITH_NUMPY = {"_arrays/sampling.py": {"numpy"}, "_arrays/standardise.py": {"numpy", "scipy"}}  # the rest: torch alone
+WITH_MORE = {  # the rest: torch alone
+    "_files.py": {"filelock"},
+    "_arrays/sampling.py": {"numpy"},
+    "_arrays/standardise.py": {"numpy", "scipy"},
+}
 NEVER = {"data": {"torch"}, "cli": {"torch"}}  # not even inside a function: wrong data is told before torch is loaded
 EXPERIMENTING = {"compare", "demo", "reproduce", "check"}  # the commands that may import experiments
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
@@ -81,7 +85,7 @@ def faults(path, source):
             found.append(f"{path} imports {top}")
     if LEVEL[me] <= LEVEL["defences"] and me not in ("data", "diagnosis"):
         tops = {name.split(".")[0] for name in imports(at_top(tree))}
-        allowed = sys.stdlib_module_names | {"gsat", "torch", ""} | WITH_NUMPY.get(path, set())
+        allowed = sys.stdlib_module_names | {"gsat", "torch", ""} | WITH_MORE.get(path, set())
         found += [f"{path} imports {top}" for top in sorted(tops - allowed)]
     return found
 

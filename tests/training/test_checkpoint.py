@@ -1,6 +1,8 @@
 """Checkpoints: whole or not at all, only of this run, and a resumed run equals an unbroken one bit by bit."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -144,9 +146,16 @@ def test_a_foreign_one_is_refused(tmp_path: Path) -> None:
 
 def test_the_draft_of_a_killed_writer_is_ignored_and_cleared_away(tmp_path: Path) -> None:
     saved(tmp_path, 7)
-    draft = tmp_path / ".step-000000014.4242"
-    draft.mkdir()
+    killed = f"""
+import os
+from pathlib import Path
+from gsat._files import whole_folder
+with whole_folder(Path({str(tmp_path)!r}) / "step-000000014") as draft:
     (draft / "tensors.safetensors").write_bytes(b"half of it")
+    os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", killed], check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 2
     assert checkpoint.latest(tmp_path, RUN).step == 7
     assert checkpoint.newest(tmp_path).name == "step-000000007"
     saved(tmp_path, 14)
@@ -275,13 +284,47 @@ def test_weights_in_another_memory_format_are_kept(digits: Any, tmp_path: Path) 
     assert checkpoint.newest(tmp_path / "checkpoint").name == "step-000000002"
 
 
+def logged(path: Path, n: int) -> tuple[list[Step], list[bytes]]:
+    """A log of n steps, as they are and as lines."""
+    steps = [Step(t, 0.1 * t, lam=None if t else 2.0) for t in range(n)]
+    path.write_text("".join(json.dumps(asdict(step)) + "\n" for step in steps))
+    return steps, path.read_bytes().splitlines(keepends=True)
+
+
 def test_the_log_is_cut_back(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    steps = [Step(t, 0.1 * t, lam=None if t else 2.0) for t in range(5)]
-    path.write_text("".join(json.dumps(asdict(step)) + "\n" for step in steps))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9])
-    assert cut_back(path, 5) == steps[:4]
-    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:4])
+    steps, lines = logged(path, 5)
+    path.write_bytes(b"".join(lines)[:-9])  # the line that was being written when the run was killed
+    assert cut_back(path, 4) == steps[:4]
+    assert path.read_bytes() == b"".join(lines[:4])
     assert cut_back(path, 2) == steps[:2]
-    assert cut_back(tmp_path / "none.jsonl", 2) == []
+    assert cut_back(tmp_path / "none.jsonl", 0) == []
+    assert not (tmp_path / "log.jsonl.damaged").exists()
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{]\n", b"\xff\xfe\n", b'{"t": "two", "loss": 1.0}\n', b"[" * 100_000 + b"\n", b"7\n"]
+)
+def test_a_damaged_line_of_the_log_is_told_and_kept_beside(tmp_path: Path, bad: bytes) -> None:
+    path = tmp_path / "log.jsonl"
+    steps, lines = logged(path, 5)
+    path.write_bytes(b"".join([*lines[:2], bad, *lines[3:]]))
+    with pytest.warns(UserWarning, match=r"log\.jsonl: line 3 is damaged and kept in log\.jsonl\.damaged"):
+        assert cut_back(path, 5) == [*steps[:2], *steps[3:]]
+    assert path.read_bytes() == b"".join([*lines[:2], *lines[3:]])
+    assert (tmp_path / "log.jsonl.damaged").read_bytes() == bad
+    path.write_bytes(b"other\n" + path.read_bytes())
+    with pytest.warns(UserWarning, match="line 1 is damaged"):
+        cut_back(path, 5)
+    assert (tmp_path / "log.jsonl.damaged").read_bytes() == bad + b"other\n"
+
+
+def test_a_log_that_was_cut_before_the_checkpoint_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    steps, lines = logged(path, 5)
+    path.write_bytes(b"".join(lines)[:-9])
+    with pytest.warns(UserWarning, match="line 5 is damaged"):
+        assert cut_back(path, 5) == steps[:4]
+    path.write_bytes(b"".join(lines[:2]))
+    with pytest.warns(UserWarning, match=r"3 of the 5 steps .*, the first is 2"):
+        assert cut_back(path, 5) == steps[:2]

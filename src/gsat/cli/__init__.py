@@ -2,6 +2,7 @@
 
 from gsat.cli import attack, compare, data, demo, diagnose, predict, report, reproduce, select, train
 from gsat.cli.app import app
+from gsat.cli.encoding import spell_signs
 
 __all__ = [
     "app",
@@ -21,4 +22,5 @@ __all__ = [
 
 def main() -> None:
     """The entry point of the `gsat` command."""
+    spell_signs()
     app()

@@ -13,7 +13,8 @@ import typer
 from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, numbers, user_errors
-from gsat.cli.folders import running
+from gsat.cli.files import table_bytes, write_together
+from gsat.cli.folders import running, stored_threads
 from gsat.data.source import Source, fingerprint
 
 
@@ -47,6 +48,7 @@ def compare(
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
+    threads: options.Threads = None,
     ids: options.Ids = None,
     layer: options.Layer = None,
     pheno: options.Pheno = None,
@@ -69,7 +71,7 @@ def compare(
             fail(f"--defences must be of {', '.join(_defaults.DEFENCES)}, got {name!r}")
     for case in cases:
         _checks.attack_text(case, _defaults.ATTACKS)
-    at_least_one(seeds=seeds, jobs=jobs, n_test=n_test, n_validation=n_validation)
+    at_least_one(seeds=seeds, jobs=jobs, threads=threads, n_test=n_test, n_validation=n_validation)
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")
     sizes = tuple(numbers("--grid", grid, float))
@@ -84,9 +86,12 @@ def compare(
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
     from gsat.registry import parse_attack
+    from gsat.training.threads import use_threads
 
     for case in cases:
         parse_attack(case, 1.0)
+    if threads is None:
+        threads = (stored_threads(out) if resume and out is not None else None) or (1 if jobs > 1 else None)
     protocol = Protocol(
         defences=names,
         attacks=cases,
@@ -109,14 +114,14 @@ def compare(
             per_batch=batch is not None,
         ),
         jobs=jobs,
+        threads=use_threads(threads),
     )
     config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
     with nullcontext() if out is None else running(out, config, resume=resume, force=force):
         found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
-    if out is not None:
-        found.results.to_csv(out / "results.csv", index=False)
-        found.chosen.to_csv(out / "chosen.csv", index=False)
-        found.differences().to_csv(out / "differences.csv", index=False)
+        if out is not None:
+            frames = {"results.csv": found.results, "chosen.csv": found.chosen, "differences.csv": found.differences()}
+            write_together(out, {name: table_bytes(out / name, frame) for name, frame in frames.items()})
     if as_json:
         typer.echo(found.chosen.to_json(orient="records"))
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from gsat.cli import options
-from gsat.cli.app import app, user_errors
+from gsat.cli.app import app, at_least_one, user_errors
 from gsat.cli.folders import new_run
 from gsat.cli.report import write_report
 
@@ -20,16 +20,20 @@ from gsat.cli.report import write_report
 def demo(
     out: options.Out = Path("runs/demo"),
     seed: options.Seed = 0,
+    threads: options.Threads = None,
     n_outer: options.NOuter = 300,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train six defences on scikit-learn's digits, attack them with every structure, and write the report."""
+    at_least_one(threads=threads)
     with new_run(out, force):
         from gsat.experiments.demonstration import demonstrate
+        from gsat.training.threads import use_threads
 
+        use_threads(threads)
         results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
-    write_report(out, out / "report.html")
+        write_report(out, out / "report.html")
     if as_json:
         typer.echo(results.to_json(orient="records"))
         return

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gsat._files import replace_file
+from gsat._files import remove_dead_drafts, replace_file, replace_files
 from gsat.cli.app import fail
 
 if TYPE_CHECKING:
@@ -28,9 +29,14 @@ def vacant(*paths: Path, force: bool) -> None:
 
 def write_table(path: Path, frame: pd.DataFrame, *, raw_text: bool = False) -> None:
     """The frame as text, separated by commas, or by tabs in a .tsv file; safe for spreadsheets unless raw_text."""
+    write(path, table_bytes(path, frame, raw_text=raw_text))
+
+
+def table_bytes(path: Path, frame: pd.DataFrame, *, raw_text: bool = False) -> bytes:
+    """What `write_table` writes."""
     separator = SEPARATORS.get(path.suffix.lower(), ",")
-    frame = frame if raw_text else spreadsheet_safe(frame)
-    write(path, frame.to_csv(index=False, sep=separator, lineterminator="\n").encode())
+    text: str = (frame if raw_text else spreadsheet_safe(frame)).to_csv(index=False, sep=separator, lineterminator="\n")
+    return text.encode()
 
 
 def spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
@@ -56,4 +62,12 @@ def _inert(value: Any) -> Any:
 def write(path: Path, content: bytes) -> None:
     """The bytes, in a folder that is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_dead_drafts(path.parent)
     replace_file(path, content)
+
+
+def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
+    """All of the files or none, in a folder that is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_dead_drafts(folder)
+    replace_files(folder, files)

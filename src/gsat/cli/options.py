@@ -58,5 +58,8 @@ Alpha = Annotated[
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Schedule = Annotated[str, typer.Option(help="constant or cosine.")]
-Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed, same bits.")]
+Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed and threads, same bits.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads of torch, on which the last bits depend; default: what torch takes.")
+]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]

@@ -40,6 +40,7 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
     ] = None,
+    threads: options.Threads = None,
     data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Replace results of another scale.")] = False,
     as_json: options.AsJson = False,
@@ -51,34 +52,45 @@ def reproduce(
         scale = "quick"
     if scale not in SCALES:
         fail(f"--scale must be one of {', '.join(name for name in SCALES if name != 'quick')}, got {scale!r}")
-    at_least_one(seeds=seeds, jobs=jobs)
+    at_least_one(seeds=seeds, jobs=jobs, threads=threads)
     chosen = _chosen(names or [])
     if chosen and out.exists() and not out.is_dir():
         fail(f"--out must be a folder, got the file {out}")
 
     from gsat.experiments import setting
     from gsat.experiments.plan import Order
+    from gsat.experiments.runner import alone_in
     from gsat.experiments.runner import reproduce as run
 
     order = Order([experiment(name) for name in chosen or EXPERIMENTS], setting.SCALES[scale], seeds, out)
     if not chosen:
         _list(order, as_json)
         return
-    if (taken := order.in_the_way()) and not force:
-        fail(f"--out must not hold other results, got {', '.join(map(str, taken))}; take another folder or --force")
-    if taken and (foreign := [path for path in taken if not (path / "config.json").exists()]):
-        fail(f"--force replaces results only, got {', '.join(map(str, foreign))} without config.json")
-    outcomes = run(
-        order, data_dir=data_dir, jobs=jobs or os.cpu_count() or 1, progress=sys.stderr.isatty() and not as_json
-    )
     page = out / "report.html"
-    write_report(out, page)
+    with alone_in(out):
+        _refuse_to_overwrite(order, force)
+        outcomes = run(
+            order,
+            data_dir=data_dir,
+            jobs=jobs or os.cpu_count() or 1,
+            threads=threads,
+            progress=sys.stderr.isatty() and not as_json,
+        )
+        write_report(out, page)
     if as_json:
         typer.echo(json.dumps({"headlines": {k: v.headline for k, v in outcomes.items()}, "report": str(page)}))
         return
     for each in order.experiments:
         typer.echo(f"{each.name}\n  paper: {each.paper}\n  here:  {outcomes[each.name].headline}")
     typer.echo(f"report: {page}")
+
+
+def _refuse_to_overwrite(order: Order, force: bool) -> None:
+    """Leave with a message where results of another scale, or something else, are in the way."""
+    if (taken := order.in_the_way()) and not force:
+        fail(f"--out must not hold other results, got {', '.join(map(str, taken))}; take another folder or --force")
+    if taken and (foreign := [path for path in taken if not (path / "config.json").exists()]):
+        fail(f"--force replaces results only, got {', '.join(map(str, foreign))} without config.json")
 
 
 def _chosen(names: list[str]) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from gsat._files import remove_dead_drafts
 from gsat.cli import options
-from gsat.cli.app import app, fail, user_errors
-from gsat.cli.files import SEPARATORS, vacant, write, write_table
+from gsat.cli.app import app, at_least_one, fail, user_errors
+from gsat.cli.files import SEPARATORS, table_bytes, vacant, write_together
 from gsat.data.source import Source
 
 SHOWN = 20  # rows that are printed
@@ -43,6 +44,7 @@ def select(
     budget: Annotated[float | None, typer.Option(help="Mean norm of the perturbations, as a fraction of E‖X‖.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Weight of the structure in the cost, 0 to 1.")] = None,
     seed: options.Seed = 0,
+    threads: options.Threads = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
@@ -52,7 +54,9 @@ def select(
     """Rank the features by how much of the group-sparse adversary's effort they attract; all samples are used."""
     if out.suffix.lower() not in SEPARATORS:
         fail(f"--out must end in .csv or .tsv, got {out}")
+    at_least_one(threads=threads)
     drawn = out.with_suffix(".png")
+    remove_dead_drafts(out.parent)  # which may bring the files of a killed process to their places
     vacant(out, drawn, force=force)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
@@ -61,6 +65,9 @@ def select(
 
     from gsat.selectors import GroupSparseSelector
     from gsat.selectors.ranking import picture, rank
+    from gsat.training.threads import use_threads
+
+    use_threads(threads)
 
     tuned = {"n_outer": n_outer, "group_size": group_size, "budget": budget, "alpha": alpha}
     selector = GroupSparseSelector(
@@ -72,8 +79,8 @@ def select(
     )
     frame = rank(table, selector)
     chosen = frame if whole else frame.head(k)
-    write_table(out, chosen, raw_text=raw_text)
-    write(drawn, picture(chosen))
+    content = {out.name: table_bytes(out, chosen, raw_text=raw_text), drawn.name: picture(chosen)}
+    write_together(out.parent, content)
     if as_json:
         typer.echo(chosen.to_json(orient="records"))
         return

@@ -10,8 +10,8 @@ import typer
 
 from gsat import _defaults
 from gsat.cli import options
-from gsat.cli.app import app, fail, import_from_here, say, user_errors
-from gsat.cli.folders import running
+from gsat.cli.app import app, at_least_one, fail, import_from_here, say, user_errors
+from gsat.cli.folders import running, stored_threads
 from gsat.data.source import Source, fingerprint
 
 
@@ -51,6 +51,7 @@ def train(
     schedule: options.Schedule = _defaults.SCHEDULE,
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,
     seed: options.Seed = 0,
+    threads: options.Threads = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -60,6 +61,7 @@ def train(
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
     if defence not in _defaults.DEFENCES:
         fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
+    at_least_one(threads=threads)
     price = _lam(lam)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
@@ -75,6 +77,7 @@ def train(
 
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.training.threads import use_threads
 
     plan = Plan(
         defence=defence,
@@ -96,6 +99,7 @@ def train(
         per_batch=batch is not None,
     )
     config = {**source.describe(), **fingerprint(table), **plan.describe()}
+    config["threads"] = use_threads(stored_threads(out) if resume and threads is None else threads)
     with running(out, config, resume=resume, force=force):
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
         trained.classifier.save(out / "model")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._files import write_durably
+from gsat._files import recover, whole_folder, write_durably
 
 FORMAT = 2  # format 1 had no checksum of model.json
 FILES = {"model.json", "weights.safetensors"}
@@ -35,6 +34,7 @@ def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str
 def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the description that `write_folder` wrote; a damaged or foreign folder is refused."""
     path = Path(folder)
+    recover(path)  # of a process that was killed while it replaced it
     head, weights = path / "model.json", path / "weights.safetensors"
     about = _checks.parsed_json(str(head), _bytes(head, LARGEST))
     if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):
@@ -102,15 +102,6 @@ def _write_whole(folder: str | Path, files: dict[str, bytes]) -> None:
         raise OSError(f"{folder} must be a folder for a model: {error}") from error
     if os.path.lexists(final) and (not final.is_dir() or {path.name for path in final.iterdir()} - FILES):
         raise FileExistsError(f"a model is saved to a new folder or over another model, got {folder} with other files")
-    draft, old = (final.with_name(f".{final.name}.{os.getpid()}{ending}") for ending in ("", ".old"))
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
+    with whole_folder(final) as draft:
         for name, data in files.items():
             write_durably(draft / name, data)
-        if final.exists():
-            os.replace(final, old)
-        os.replace(draft, final)
-    finally:
-        for left in (draft, old):
-            shutil.rmtree(left, ignore_errors=True)

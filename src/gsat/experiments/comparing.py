@@ -9,7 +9,6 @@ from typing import Literal
 
 import joblib
 import pandas as pd
-import torch
 
 from gsat.data import Table
 from gsat.estimators.from_table import Plan, known_rows, samples
@@ -17,6 +16,7 @@ from gsat.evaluation import evaluate
 from gsat.experiments.judging import is_gsat, paired_differences, trained
 from gsat.experiments.setting import hold_out, some_rows
 from gsat.registry import parse_attack
+from gsat.training.threads import use_threads
 
 Rule = Literal["matched", "tuned"]
 
@@ -42,6 +42,7 @@ class Protocol:
     steps: int = 100
     plan: Plan = field(default_factory=lambda: Plan("erm"))
     jobs: int = 1
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,7 @@ def _run(
 
 def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.DataFrame:
     """Train one model and attack it on validation and test rows."""
-    if protocol.jobs > 1:
-        torch.set_num_threads(1)
+    use_threads(1 if protocol.threads is None and protocol.jobs > 1 else protocol.threads)
     train_rows, validation = hold_out(table.train, protocol.n_validation, plan.seed)
     test = some_rows(table.test, protocol.n_test, plan.seed)
     classifier = trained(train_rows, plan, out)

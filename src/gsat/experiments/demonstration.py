@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gsat import attacks
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.svd import singular_values
-from gsat._files import replace_file
+from gsat._files import replace_file, replace_files
 from gsat.attacks import Attack
 from gsat.data import Table, load
 from gsat.estimators.from_table import Plan, samples, train
@@ -67,6 +67,7 @@ def demonstrate(out: Path, *, seed: int = 0, n_outer: int = 300, progress: bool 
         "eps": EPS,
         "n_outer": n_outer,
         "seed": seed,
+        "threads": torch.get_num_threads(),
         "report": {"x_label": AXES, "fixed": FIXED},
     }
     replace_file(out / "config.json", json.dumps(config, indent=1).encode())
@@ -87,11 +88,14 @@ def demonstrate(out: Path, *, seed: int = 0, n_outer: int = 300, progress: bool 
         frames.append(_labelled(results, sweep).assign(defence=name))
         shown += [{"defence": name, **entry} for entry in _perturbations(trained.module, table, unit)]
     results = pd.concat(frames, ignore_index=True)
-    results.to_csv(out / "results.csv", index=False)
-    pd.DataFrame(timing).to_csv(out / "timing.csv", index=False)
-    replace_file(out / "log.jsonl", "".join(log).encode())
-    replace_file(out / "perturbations.json", json.dumps({"perturbations": shown}).encode())
-    draw_curves(results, out / "curves.png")
+    files = {
+        "results.csv": results.to_csv(index=False).encode(),
+        "timing.csv": pd.DataFrame(timing).to_csv(index=False).encode(),
+        "log.jsonl": "".join(log).encode(),
+        "perturbations.json": json.dumps({"perturbations": shown}).encode(),
+        "curves.png": draw_curves(results),
+    }
+    replace_files(out, files)
     return results
 
 
@@ -144,7 +148,7 @@ def _labelled(results: pd.DataFrame, sweep: dict[str, tuple[str, Attack]]) -> pd
     return pd.DataFrame(rows)
 
 
-def draw_curves(results: pd.DataFrame, path: Path) -> None:
+def draw_curves(results: pd.DataFrame) -> bytes:
     """Accuracy against strength, a panel per structure of attack and a line per defence."""
     panels = [
         Panel(
@@ -154,4 +158,4 @@ def draw_curves(results: pd.DataFrame, path: Path) -> None:
         )
         for structure, rows in results.groupby("attack", sort=False)
     ]
-    replace_file(path, curves(panels))
+    return curves(panels)

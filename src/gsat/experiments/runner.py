@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import joblib
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
+from gsat._files import locked, remove_dead_drafts, replace_file, whole_folder, write_durably
 from gsat.experiments.plan import Experiment, Order, Outcome, Piece, Place, read_config
+from gsat.training.threads import use_threads
 
 TITLE = "Group-structured adversarial training, reproduced"
 WORK = "work"  # in the folder of all results: models and finished pieces
@@ -23,29 +23,50 @@ BAR = "{percentage:3.0f} %|{bar}| {elapsed}, left: {remaining}  {postfix}"
 
 
 def reproduce(
-    order: Order, *, data_dir: Path | None = None, jobs: int = 1, progress: bool = False
+    order: Order,
+    *,
+    data_dir: Path | None = None,
+    jobs: int = 1,
+    threads: int | None = None,
+    progress: bool = False,
 ) -> dict[str, Outcome]:
-    """Run what is not done yet, and write the folder of each experiment."""
+    """Run what is not done yet, and write the folder of each experiment; the caller has the folder to himself."""
     place = Place(order.out / WORK, data_dir)
     pieces = {piece.key: piece for experiment in order.experiments for piece in order.pieces(experiment)}
-    run(list(pieces.values()), place, jobs=jobs, progress=progress)
+    run(list(pieces.values()), place, jobs=jobs, threads=threads, progress=progress)
     outcomes = {}
     for experiment in order.experiments:
         rows = pd.concat([piece.run(place) for piece in order.pieces(experiment)], ignore_index=True)
         outcomes[experiment.name] = experiment.finish(rows, order.scale)
-        _write(order, experiment, outcomes[experiment.name])
+        _write(order, experiment, outcomes[experiment.name], _threads(jobs, threads))
     about = {"title": TITLE, **read_config(order.out)}
     about["sections"] = list(dict.fromkeys([*about.get("sections", []), *outcomes]))
-    (order.out / "config.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+    replace_file(order.out / "config.json", (json.dumps(about) + "\n").encode())
     return outcomes
 
 
-def run(pieces: Sequence[Piece], place: Place, *, jobs: int = 1, progress: bool = False) -> list[pd.DataFrame]:
-    """The rows of all pieces, in their order; with jobs > 1 several at a time, one core each."""
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """A block with the folder of all results to oneself, cleared of what dead processes left in it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        for folder in (out, out / WORK / "pieces", out / WORK / "models"):
+            remove_dead_drafts(folder)
+        yield
+
+
+def run(
+    pieces: Sequence[Piece], place: Place, *, jobs: int = 1, threads: int | None = None, progress: bool = False
+) -> list[pd.DataFrame]:
+    """The rows of all pieces, in their order; with jobs > 1 several at a time, one core each unless threads are given.
+
+    Those that run by themselves take the threads that are given, or as many as torch does.
+    """
+    use_threads(threads)
     waiting = [piece for piece in pieces if not piece.done(place)]
     together = [piece for piece in waiting if jobs > 1 and not piece.alone]
     with _bar(sum(piece.effort for piece in waiting), progress) as advance:
-        calls = (joblib.delayed(_run_on_one_core)(piece, place) for piece in together)
+        calls = (joblib.delayed(_run_beside_others)(piece, place, _threads(jobs, threads)) for piece in together)
         for piece in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
             advance(piece)
         for piece in waiting:
@@ -55,8 +76,13 @@ def run(pieces: Sequence[Piece], place: Place, *, jobs: int = 1, progress: bool 
     return [piece.run(place) for piece in pieces]
 
 
-def _run_on_one_core(piece: Piece, place: Place) -> Piece:
-    torch.set_num_threads(1)
+def _threads(jobs: int, threads: int | None) -> int:
+    """The threads of a piece: those that are given, one where several run at a time, else those of torch."""
+    return threads or (1 if jobs > 1 else use_threads(None))
+
+
+def _run_beside_others(piece: Piece, place: Place, threads: int) -> Piece:
+    use_threads(threads)
     piece.run(place)
     return piece
 
@@ -73,11 +99,8 @@ def _bar(total: float, progress: bool) -> Iterator[Callable[[Piece], None]]:
         yield advance
 
 
-def _write(order: Order, experiment: Experiment, outcome: Outcome) -> None:
+def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int) -> None:
     """The folder of the experiment, whole or not at all."""
-    folder, new = order.out / experiment.name, order.out / f".{experiment.name}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
     config = {
         "title": experiment.title,
         "command": order.command(experiment),
@@ -85,13 +108,13 @@ def _write(order: Order, experiment: Experiment, outcome: Outcome) -> None:
         "headline": outcome.headline,
         **outcome.config,
         "scale": order.scale.name,
+        "threads": threads,
         "identity": order.identity(experiment),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in ("gsat", "torch")}},
     }
-    (new / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files = {"config.json": (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode(), **outcome.pictures}
     for name, table in outcome.tables.items():
-        table.to_csv(new / f"{name}.csv", index=False, float_format="%.6g")
-    for name, content in outcome.pictures.items():
-        (new / name).write_bytes(content)
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
+        files[f"{name}.csv"] = table.to_csv(index=False, float_format="%.6g").encode()
+    with whole_folder(order.out / experiment.name) as draft:
+        for name, content in files.items():
+            write_durably(draft / name, content)

@@ -21,7 +21,7 @@ from torch import Generator
 
 from gsat import models
 from gsat._arrays.standardise import Standardised, mean_and_scale
-from gsat._files import replace_file
+from gsat._files import replace_files
 from gsat.data import Table
 from gsat.defences import ERM
 from gsat.estimators.baselines import ERMClassifier
@@ -194,10 +194,13 @@ def summary(results: pd.DataFrame, by: Sequence[str] = ("method", "k")) -> pd.Da
 def write(out: Path, results: pd.DataFrame, config: Mapping[str, Any]) -> None:
     """results.csv, summary.csv and config.json in the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    results.to_csv(out / "results.csv", index=False)
     by = [name for name in results.columns if name not in ("seed", "accuracy")]
-    summary(results, by).round(2).to_csv(out / "summary.csv", index=False)
-    replace_file(out / "config.json", json.dumps(dict(config), indent=1).encode())
+    files = {
+        "results.csv": results.to_csv(index=False).encode(),
+        "summary.csv": summary(results, by).round(2).to_csv(index=False).encode(),
+        "config.json": json.dumps(dict(config), indent=1).encode(),
+    }
+    replace_files(out, files)
 
 
 def _by_block(values: Scores, blocks: NDArray[np.int64], join: np.ufunc) -> Scores:

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from torch import nn
 from tqdm.auto import tqdm
 
+from gsat._files import locked
 from gsat.training.checkpoint import latest, newest, save
 from gsat.training.divergence import check_weights
 from gsat.training.history import Step, cut_back
@@ -105,7 +106,7 @@ class Log(Callback):
 
     def begin(self, run: Run) -> None:
         """Keep the lines of the steps that are done, which a run that is resumed has in its history."""
-        run.history.steps = cut_back(self.path, run.t)
+        run.history.steps = cut_back(self.path, run.t, every=run.log_every)
         self.file = self.path.open("a", encoding="utf-8")
 
     def after(self, run: Run) -> None:
@@ -201,8 +202,19 @@ class Keep(Callback):
         self.handlers.close()
 
 
-def open_folder(run: Run, folder: Path, *, resume: bool) -> None:
-    """Make `folder` that of the run: a new one with the first checkpoint, or one whose checkpoint is restored."""
+@contextmanager
+def folder_of(run: Run, folder: Path | None, *, resume: bool) -> Iterator[None]:
+    """A block in which `folder`, if any, is that of the run alone: a new one, or one whose checkpoint is restored."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        _open(run, folder, resume=resume)
+        yield
+
+
+def _open(run: Run, folder: Path, *, resume: bool) -> None:
     run.folder = folder
     if not resume and (newest(folder / "checkpoint") is not None or (folder / "log.jsonl").exists()):
         raise FileExistsError(f"out must be a folder without a run, got {folder}; take another, or resume=True")
@@ -210,7 +222,6 @@ def open_folder(run: Run, folder: Path, *, resume: bool) -> None:
     if found is not None:
         run.restore(found)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     save(folder / "checkpoint", run.checkpoint(), run.describe())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from gsat._files import write_durably
+from gsat._files import remove_dead_drafts, whole_folder, write_durably
 
 FORMAT = 1
 KEPT = 2  # the newest checkpoint, and the one before in case the newest is damaged
@@ -33,7 +32,7 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: dict[str, Any]) -> Path:
-    """Write `folder`/step-N: first under another name, then renamed, so that a reader sees all of it or nothing.
+    """Write `folder`/step-N, whole or not at all, and remove all but the newest checkpoints.
 
     Parameters
     ----------
@@ -49,20 +48,15 @@ def save(folder: Path, checkpoint: Checkpoint, run: dict[str, Any]) -> Path:
     Path
         The folder of the checkpoint.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    remove_dead_drafts(folder)
     final = folder / _name(checkpoint.step)
-    draft = folder / f".{final.name}.{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
     data = save_tensors({name: value.detach().cpu().contiguous().clone() for name, value in checkpoint.tensors.items()})
     head = {"format": FORMAT, "step": checkpoint.step, "run": run, "numbers": checkpoint.numbers}
     head["sha256"] = _checksum(head, data)
-    write_durably(draft / "tensors.safetensors", data)
-    write_durably(draft / "state.json", json.dumps(head, indent=1).encode())
-    shutil.rmtree(final, ignore_errors=True)
-    os.replace(draft, final)
-    _sync_folder(folder)
-    for old in [*_existing(folder)[KEPT:], *folder.glob(".step-*")]:  # the latter: drafts of killed writers
+    with whole_folder(final) as draft:
+        write_durably(draft / "tensors.safetensors", data)
+        write_durably(draft / "state.json", json.dumps(head, indent=1).encode())
+    for old in _existing(folder)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return final
 
@@ -84,6 +78,7 @@ def latest(folder: Path, run: dict[str, Any]) -> Checkpoint | None:
     Checkpoint or None
         None where there is none at all.
     """
+    remove_dead_drafts(folder)
     faults = []
     for path in _existing(folder):
         try:
@@ -170,11 +165,3 @@ def _checksum(head: dict[str, Any], data: bytes) -> str:
 
 def _existing(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else []
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gsat._files import replace_file
+
+TOLD = 5  # numbers of damaged lines that are told
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,42 @@ class History:
         return {name: [record[name] for record in records] for name in Step.__dataclass_fields__}
 
 
-def cut_back(path: Path, n_steps: int) -> list[Step]:
+def cut_back(path: Path, n_steps: int, *, every: int = 1) -> list[Step]:
     """Keep the lines of log.jsonl of the first n_steps steps, drop what a killed run wrote after its checkpoint.
 
+    A damaged line is told with its number and kept in log.jsonl.damaged; only the last line, if it was being written
+    when the run was killed after its checkpoint, is dropped without a word. Every `every`-th step should be there.
     Returns the steps that are left; where there is no log, an empty one is made.
     """
-    steps = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            step = Step(**json.loads(line))
-        except (ValueError, TypeError):
-            break  # the line that was being written when the run was killed
-        if step.t >= n_steps:
-            break
-        steps.append(step)
+    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    read = [(number, line, _step(line)) for number, line in enumerate([*lines, *filter(None, [rest])], 1)]
+    steps = [step for _, _, step in read if step is not None and step.t < n_steps]
+    damaged = [(number, line) for number, line, step in read if step is None]
+    lost = sorted({*range(0, n_steps, every)} - {step.t for step in steps})
+    if rest and damaged and damaged[-1][0] == len(read) and not lost:
+        damaged.pop()
+    told = []
+    if damaged:
+        aside = path.with_name(f"{path.name}.damaged")
+        before = aside.read_bytes() if aside.exists() else b""
+        replace_file(aside, before + b"".join(line + b"\n" for _, line in damaged))
+        numbers = ", ".join(str(number) for number, _ in damaged[:TOLD])
+        more = f" and {len(damaged) - TOLD} more" if len(damaged) > TOLD else ""
+        told.append(f"line {numbers}{more} is damaged and kept in {aside.name}")
+    if lost:
+        told.append(f"{len(lost)} of the {n_steps} steps that are done are missing, the first is {lost[0]}")
     replace_file(path, "".join(json.dumps(asdict(step)) + "\n" for step in steps).encode())
+    if told:
+        warnings.warn(f"{path}: {'; '.join(told)}", UserWarning, stacklevel=2)
     return steps
+
+
+def _step(line: bytes) -> Step | None:
+    """The step that a line of the log records; None where the line is damaged."""
+    try:
+        step = Step(**json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    numbers = [value for name, value in asdict(step).items() if name != "t" and value is not None]
+    whole = isinstance(step.t, int) and not isinstance(step.t, bool) and step.t >= 0
+    return step if whole and all(type(value) in (int, float) for value in numbers) else None

@@ -15,7 +15,7 @@ from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
 from gsat.training.budget import control_for
-from gsat.training.callbacks import Listener, callbacks_for, open_folder, watched
+from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
 from gsat.training.divergence import Diverged, check_loss, finite_search
 from gsat.training.history import History, Step
 from gsat.training.interrupt import training_mode
@@ -122,16 +122,15 @@ def gdadmm(
     if resume and out is None:
         raise ValueError("resume=True needs out=, the folder of the run")
     run.control = control_for(defence, X, lam, budget, run.n_outer)
-    if out is not None:
-        open_folder(run, Path(out), resume=resume)
-    watchers = callbacks_for(
-        run, callbacks, checkpoint_every=checkpoint_every, tensorboard=tensorboard, progress=progress
-    )
-    with training_mode(model), watched(run, watchers):
-        while not run.over:
-            iterate(run)
-            for watcher in watchers:
-                watcher.after(run)
+    with folder_of(run, None if out is None else Path(out), resume=resume):
+        watchers = callbacks_for(
+            run, callbacks, checkpoint_every=checkpoint_every, tensorboard=tensorboard, progress=progress
+        )
+        with training_mode(model), watched(run, watchers):
+            while not run.over:
+                iterate(run)
+                for watcher in watchers:
+                    watcher.after(run)
     return run.finish()
 
 

@@ -1,0 +1,228 @@
+"""Drafts: whole or not at all, dead ones cleared and living ones kept; one process at a time in a folder."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gsat import _files
+from gsat._files import locked, recover, remove_dead_drafts, replace_file, replace_files, whole_folder
+
+FOLDER = """
+from pathlib import Path
+from gsat._files import whole_folder
+with whole_folder(Path("model")) as draft:
+    (draft / "a").write_text("new")
+    (draft / "b").write_text("new")
+"""
+TOGETHER = """
+from pathlib import Path
+from gsat._files import replace_files
+replace_files(Path("."), {"a": b"new", "b": b"new"})
+"""
+DIES_AT = """
+import os, signal
+count, real = 0, os.replace
+def replace(*args):
+    global count
+    count += 1
+    if count == {n}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*args)
+os.replace = replace
+"""
+
+
+def python(code: str, folder: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def small_files():
+    """No file may become larger than a kilobyte, as on a full disk."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, small_files):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(OSError, match="File too large"):
+        replace_file(tmp_path / "a", b"x" * 2000)
+    assert contents(tmp_path) == {"a": "old"}
+
+
+def test_files_that_are_replaced_together_fail_together(tmp_path, small_files):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(OSError, match="File too large"):
+        replace_files(tmp_path, {"a": b"new", "b": b"x" * 2000})
+    assert contents(tmp_path) == {"a": "old"}
+
+
+def test_files_that_are_replaced_together(tmp_path):
+    (tmp_path / "a").write_text("old")
+    replace_files(tmp_path, {"a": b"new", "b": b"also"})
+    assert contents(tmp_path) == {"a": "new", "b": "also"}
+    (tmp_path / "c").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"got the folder .*c$"):
+        replace_files(tmp_path, {"a": b"newer", "c": b""})
+    assert names(tmp_path) == {"a", "b", "c"}
+    assert (tmp_path / "a").read_text() == "new"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_that_fails_leaves_what_was_there(tmp_path, there):
+    final = tmp_path / "model"
+    if there:
+        final.mkdir()
+        (final / "a").write_text("old")
+
+    def stopped():
+        with whole_folder(final) as draft:
+            (draft / "a").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert names(tmp_path) == ({"model"} if there else set())
+    assert not there or contents(final) == {"a": "old"}
+
+
+def test_an_exchange_that_fails_puts_the_old_folder_back(tmp_path, monkeypatch):
+    final = tmp_path / "model"
+    final.mkdir()
+    (final / "a").write_text("old")
+    real = os.replace
+
+    def replace(source, target):
+        if Path(target) == final and ".draft-" in str(source):
+            raise PermissionError("no")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(PermissionError), whole_folder(final) as draft:
+        (draft / "a").write_text("new")
+    assert names(tmp_path) == {"model"}
+    assert contents(final) == {"a": "old"}
+
+
+def test_a_folder_replaces_another(tmp_path):
+    for text in ("first", "second"):
+        with whole_folder(tmp_path / "new" / "model") as draft:
+            (draft / text).write_text(text)
+    assert contents(tmp_path / "new" / "model") == {"second": "second"}
+    assert names(tmp_path / "new") == {"model"}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("read_first", [True, False])
+def test_a_folder_whose_writer_was_killed_is_whole(tmp_path, n, read_first):
+    final = tmp_path / "model"
+    final.mkdir()
+    for name in "ab":
+        (final / name).write_text("old")
+    assert python(DIES_AT.format(n=n) + FOLDER, tmp_path).returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) > 1
+    if read_first:
+        recover(final)
+        assert contents(final) == dict.fromkeys("ab", "new" if n == 3 else "old")
+    remove_dead_drafts(tmp_path)
+    assert names(tmp_path) == {"model"}
+    assert contents(final) == dict.fromkeys("ab", "new" if n == 3 else "old")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_files_whose_writer_was_killed_are_all_old_or_all_new(tmp_path, n):
+    for name in "ab":
+        (tmp_path / name).write_text("old")
+    assert python(DIES_AT.format(n=n) + TOGETHER, tmp_path).returncode == -signal.SIGKILL
+    remove_dead_drafts(tmp_path)
+    assert contents(tmp_path) == dict.fromkeys("ab", "old" if n == 1 else "new")
+
+
+def test_drafts_of_the_living_stay(tmp_path):
+    with whole_folder(tmp_path / "model") as draft:
+        (draft / "a").write_text("new")
+        result = python(
+            "from pathlib import Path; from gsat import _files; _files.remove_dead_drafts(Path('.'))", tmp_path
+        )
+        assert result.returncode == 0, result.stderr
+        assert draft.exists()
+    assert contents(tmp_path / "model") == {"a": "new"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_number_that_another_process_has_now_is_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "_start", lambda pid: 12345)
+    stale = _files._beside(tmp_path / "a", "draft")
+    monkeypatch.undo()
+    stale.write_text("")
+    remove_dead_drafts(tmp_path)
+    assert names(tmp_path) == set()
+
+
+def test_drafts_of_another_machine_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files.platform, "node", lambda: "elsewhere")
+    theirs = _files._beside(tmp_path / "a", "draft")
+    monkeypatch.undo()
+    theirs.write_text("")
+    remove_dead_drafts(tmp_path)
+    assert names(tmp_path) == {theirs.name}
+
+
+def test_names_that_are_not_drafts_stay(tmp_path):
+    for name in ("a", ".hidden", ".a.draft-mine", "b.draft-1-1-00000000-1"):
+        (tmp_path / name).write_text("")
+    before = names(tmp_path)
+    remove_dead_drafts(tmp_path)
+    remove_dead_drafts(tmp_path / "none")
+    assert names(tmp_path) == before
+
+
+def test_one_process_at_a_time(tmp_path):
+    other = "from pathlib import Path; from gsat._files import locked\nwith locked(Path('.')): print('in')"
+    with locked(tmp_path), locked(tmp_path):
+        refused = python(other, tmp_path)
+        assert refused.returncode == 1
+        assert f"is being written by process {os.getpid()} on " in refused.stderr
+        found = []
+
+        def enter():
+            try:
+                with locked(tmp_path):
+                    found.append("in")
+            except BlockingIOError:
+                found.append("out")
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        assert found == ["out"]
+    assert python(other, tmp_path).stdout == "in\n"
+    assert names(tmp_path) == set()
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    other = "import os; from pathlib import Path; from gsat._files import locked\n"
+    other += "with locked(Path('.')): os.kill(os.getpid(), 9)"
+    assert python(other, tmp_path).returncode == -signal.SIGKILL
+    with locked(tmp_path):
+        pass
