@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str
 def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the description that `write_folder` wrote; a damaged or foreign folder is refused."""
     path = Path(folder)
-    recover(path)  # of a process that was killed while it replaced it
+    with suppress(OSError, ValueError, RuntimeError):  # what is wrong with a path, reading it tells
+        recover(path)  # a process may have been killed while it replaced the model
     head, weights = path / "model.json", path / "weights.safetensors"
     about = _checks.parsed_json(str(head), _bytes(head, LARGEST))
     if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):
