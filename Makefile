@@ -9,12 +9,13 @@ WORKERS ?= auto
 NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
   diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
 
-.PHONY: help demo test test-portable check bench clean
+.PHONY: help demo test test-portable campaign check bench clean
 
 help:
 	@echo "make demo           install gsat into .venv and run the demo on bundled data"
 	@echo "make test           install the development tools, then ruff, mypy and pytest, WORKERS=n at a time"
 	@echo "make test-portable  the numerical tests as on other processors, and with one and two threads"
+	@echo "make campaign       thousands of bad and damaged files, kills, full disks and hostile models; prints the counts"
 	@echo "make bench          measure speed ratios side by side, write results/bench.json and the table in README.md"
 	@echo "make clean          remove .venv and caches"
 
@@ -30,6 +31,13 @@ test-portable: .venv/dev.stamp
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
 	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(NUMERICAL)
+
+# The full counts of what `make test` runs in small; campaign.jsonl has a line for each part.
+campaign: .venv/dev.stamp
+	rm -f campaign.jsonl
+	GSAT_CAMPAIGN=full GSAT_CAMPAIGN_REPORT=$(CURDIR)/campaign.jsonl OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -m campaign -n $(WORKERS) --maxprocesses 8 --dist worksteal tests; \
+	  code=$$?; $(BIN)/python benchmarks/campaign.py campaign.jsonl && exit $$code
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from gsat.data.memory import too_large
 T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
+LINE = 80  # characters of a name or a cell in a message
 NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids="
 
 
@@ -121,7 +122,7 @@ def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> N
     if repeated:
         again, name = repeated[0]
         raise ValueError(
-            f"{path} must have distinct {what}, got {name!r} at positions {first[name]} and {again} "
+            f"{path} must have distinct {what}, got {brief(name)} at positions {first[name]} and {again} "
             f"({len(repeated)} in all repeat an earlier one){remedy}"
         )
 
@@ -143,7 +144,13 @@ def picked(name: str, option: str, value: str, choices: Mapping[str, T]) -> T:
     return choices[value]
 
 
+def brief(value: Any) -> str:
+    """The value as Python writes it, of which a message shows at most a line."""
+    text = repr(value)
+    return text if len(text) <= LINE else f"{text[:LINE]}..."
+
+
 def listed(names: Sequence[str]) -> str:
     """At most ten of the names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return (", ".join(map(repr, names[:SHOWN])) or "none") + more
+    return (", ".join(map(brief, names[:SHOWN])) or "none") + more

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 
 import h5py
 import numpy as np
@@ -24,6 +25,7 @@ from gsat import data
 from gsat.data import memory
 from gsat.data.readers import apart
 from gsat.data.readers.idx import read_idx
+from gsat.data.sets import cifar10
 
 HUGE = 10**6  # of rows and of columns: 4 TB as float32
 
@@ -318,3 +320,41 @@ def test_labels_as_numbers_and_missing_text_come_back_from_apart(tmp_path):
     table = data.load(path, label="y", batch="b")
     assert (table.y.tolist(), table.batch.tolist(), table.batch.dtype.kind) == (TYPES, DONORS, "i")
     assert json.dumps(table.describe()["classes"]) == '{"B": 3, "NK": 1, "T": 3}'
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (f"a,y\n{LONG},u\n", r", line 2, column 'a' must be a number, got 'xxx.*\.\.\.; a column"),
+        (f"{LONG},{LONG},y\n1,2,u\n", r" must have distinct column names, got 'xxx.*\.\.\. at positions 0 and 1"),
+        (f"{LONG},z\n1,2\n", r" must have the column that label='y' names, it has 'xxx.*\.\.\., 'z'$"),
+    ],
+)
+def test_messages_stay_short(tmp_path, content, reason):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}{reason}") as caught:
+        data.load(path, label="y")
+    assert len(str(caught.value)) < 1000
+
+
+IDAT = bytes(4) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
+
+
+def test_picture_that_announces_a_thousand_million_pixels(tmp_path):
+    path = tmp_path / "bad.png"
+    head = b"IHDR" + struct.pack(">IIBBBBB", 2**15, 2**15, 8, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + IDAT)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))} must be a whole .png file, got: .*bomb"):
+        cifar10._picture(path)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '[{"a": 1}]', "[1e999]", "[300]", "{", "nonsense"])
+def test_json_labels(tmp_path, content):
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))} must be a whole JSON file, got: "):
+        cifar10._json_labels(path)

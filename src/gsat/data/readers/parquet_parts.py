@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.memory import fits
-from gsat.data.rules import NAME_IT, among, distinct, extra
+from gsat.data.rules import NAME_IT, among, brief, distinct, extra
 
 BLOCK = 2**22  # numbers in a block of rows
 Parts = Iterator[tuple[str, Any]]
@@ -75,7 +75,7 @@ def _check_numbers(path: Path, file: Any, field: Any, types: Any) -> None:
         return
     content = file.read(columns=[field.name], use_threads=False).column(field.name)
     first = next((i for i, value in enumerate(content) if value.is_valid), None)
-    got = f"{field.type}" if first is None else f"{field.type} {content[first].as_py()!r} in row {first}"
+    got = f"{field.type}" if first is None else f"{field.type} {brief(content[first].as_py())} in row {first}"
     raise ValueError(f"{path}, column {field.name!r} must hold numbers, got {got}; {NAME_IT}")
 
 

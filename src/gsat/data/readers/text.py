@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, checked
-from gsat.data.rules import NAME_IT, among, distinct, not_utf8
+from gsat.data.rules import NAME_IT, among, brief, distinct, not_utf8
 from gsat.data.table import Table
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -141,6 +141,6 @@ def _numbers(path: Path, line: int, cells: list[str], header: list[str], feature
             found.append(math.nan if cell.strip() in MISSING else float(cell.replace("_", "?")))
         except ValueError:
             raise ValueError(
-                f"{path}, line {line}, column {name!r} must be a number, got {cell!r}; {NAME_IT}"
+                f"{path}, line {line}, column {brief(name)} must be a number, got {brief(cell)}; {NAME_IT}"
             ) from None
     return found
