@@ -304,6 +304,12 @@ def test_the_table_is_as_long_as_promised():
     assert len(CALLS) + len(COMMANDS) >= 120
 
 
+@pytest.mark.parametrize("n", ["0.2", "many", "inf", "-1", "0"])
+def test_a_wrong_number_of_samples_is_left_out_of_a_report(n, tmp_path):
+    (tmp_path / "results.csv").write_text(f"attack,strength,eps,accuracy,n\nnone,0,0,0.9,{n}\npgd,1,0.1,0.4,{n}\n")
+    assert "standard error up to" not in build(tmp_path)
+
+
 def test_missing_accuracies_are_left_out_of_a_report(tmp_path):
     rows = "attack,strength,eps,accuracy\nnone,0,0,0.9\npgd,1,0.1,\npgd,2,0.2,0.4\n"
     (tmp_path / "results.csv").write_text(rows)

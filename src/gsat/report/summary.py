@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from gsat.report import series as names
@@ -53,8 +55,9 @@ def _column(rows: pd.DataFrame, keys: list[str]) -> list[Cell]:
 def _note(curves: list[Panel], result: Result) -> str:
     seeds = max(int(panel.means()["count"].max()) for panel in curves)
     spread = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-    samples = result.tables.get("results", pd.DataFrame()).get("n")
-    if seeds == 1 and samples is not None and samples.min() > 0:
+    frame = result.tables.get("results", pd.DataFrame())
+    samples = pd.to_numeric(frame["n"], errors="coerce") if "n" in frame else pd.Series(dtype=float)
+    if seeds == 1 and 1 <= samples.min() < math.inf:
         n = int(samples.min())
         spread += f", {n} test samples (standard error up to {50 / n**0.5:.1f} points)"
     return f"Accuracy in percent, {spread}; each attack at its largest strength; the best of each column in bold."
