@@ -79,6 +79,7 @@ def whole_folder(final: Path) -> Iterator[Path]:
     the draft are for the block to write durably.
     """
     final = final.resolve()
+    remove_dead_drafts(final.parent)
     draft, old = _beside(final, "draft"), _beside(final, "old")
     draft.mkdir(parents=True)
     try:

@@ -48,7 +48,6 @@ def save(folder: Path, checkpoint: Checkpoint, run: dict[str, Any]) -> Path:
     Path
         The folder of the checkpoint.
     """
-    remove_dead_drafts(folder)
     final = folder / _name(checkpoint.step)
     data = save_tensors({name: value.detach().cpu().contiguous().clone() for name, value in checkpoint.tensors.items()})
     head = {"format": FORMAT, "step": checkpoint.step, "run": run, "numbers": checkpoint.numbers}
