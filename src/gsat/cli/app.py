@@ -48,9 +48,8 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
             fail("\n".join([str(error), *getattr(error, "__notes__", [])]))
         except MemoryError as error:
-            fail(
-                f"there is not enough memory{f' ({error})' if str(error) else ''}; take fewer samples, or a larger machine"
-            )
+            why = f" ({error})" if str(error) else ""
+            fail(f"there is not enough memory{why}; take fewer samples, or a larger machine")
         except RecursionError:
             fail("something that was read is nested too deeply")
         except KeyboardInterrupt:
