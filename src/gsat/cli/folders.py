@@ -37,7 +37,6 @@ CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs
     "test_fraction": (float, int, NONE),
     "test_batch": (str, NONE),
     "per_batch": (bool,),
-    "defence": (str,),
 }
 
 
