@@ -125,13 +125,13 @@ def group(name: str, value: Any) -> Tensor:
 
 
 def samples(name: str, value: Any) -> Tensor:
-    """`value` as a group all of whose entries are finite."""
+    """`value` as a group all of whose entries are finite; else the error of a loss that is not, as in training."""
     import torch
 
     x = group(name, value)
     if not bool(torch.isfinite(x).all()):
         wrong = int((~torch.isfinite(x)).flatten(1).any(1).sum()) if x.ndim > 1 else int((~torch.isfinite(x)).sum())
-        raise ValueError(f"{name} must be finite, got NaN or infinite entries in {wrong} of {len(x)} samples")
+        raise FloatingPointError(f"{name} must be finite, got NaN or infinite entries in {wrong} of {len(x)} samples")
     return x
 
 

@@ -64,11 +64,11 @@ def test_a_foreign_module_is_neither_imported_nor_called(spec, folder, tmp_path,
 
 
 def test_a_trusted_module_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "my_nets.py").write_text(
+    (tmp_path / "foreign_nets.py").write_text(
         "from torch import nn\ndef net(shape, n, scale=1.0):\n    return nn.Linear(shape[0], n)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    clf = gsat.ERMClassifier(module="my_nets:net", module_options={"scale": 2.0}, **QUICK).fit(X, Y)
+    clf = gsat.ERMClassifier(module="foreign_nets:net", module_options={"scale": 2.0}, **QUICK).fit(X, Y)
     clf.save(tmp_path / "m")
     with pytest.raises(ValueError, match="trust_module=True"):
         gsat.load(tmp_path / "m")
