@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gsat._arrays.norms import largest, norm
 
-SQUARED = 0.05  # of σ₁: singular values above this survive squaring
+SQUARED = 0.02  # of σ₁: singular values above this survive squaring
 MARGIN = 0.9  # of the threshold: vectors above this are looked at more closely
 SAFE = 1e10  # a matrix whose norm is outside [1/SAFE, SAFE] is scaled first: its squares may leave float32
 BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
