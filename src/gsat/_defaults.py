@@ -22,3 +22,4 @@ PAPER_ETA0 = 1e-4  # in `gsat.gdadmm`, which has the paper's numbers
 SCHEDULE = "constant"
 HIDDEN = 100  # units of the network that is taken where none is given
 STEPS = 100  # gradients of an attack
+STRENGTHS = ("fast", "standard", "strong")  # how hard an attack searches

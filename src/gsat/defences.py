@@ -166,7 +166,7 @@ class Structured(Defence):
 
     def measure(self) -> float | None:
         """The attack's number of columns or rank."""
-        return self.attack.strength if isinstance(self.attack, attacks.Structured) else None
+        return self.attack.size if isinstance(self.attack, attacks.Structured) else None
 
 
 class PGD(Structured):

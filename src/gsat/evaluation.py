@@ -88,7 +88,7 @@ def _row(
         x, y = take(X, group).to(like), take_labels(labels, group).to(like.device)
         delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y)
         moved = x + delta if attack is None else clamped(x + delta, _checks.bounds(attack.bounds, x))
-        sample_loss = per_sample_cross_entropy if attack is None or attack.loss is None else attack.loss
+        sample_loss = attack.loss if attack is not None and callable(attack.loss) else per_sample_cross_entropy
         with frozen(module), torch.no_grad():
             for part, known in zip(torch.split(moved, AT_ONCE), torch.split(y, AT_ONCE), strict=True):
                 outputs = layout.outputs(module, part)
@@ -98,7 +98,7 @@ def _row(
         n += len(x)
     return {
         "attack": name,
-        "strength": 0.0 if attack is None else float(attack.strength),
+        "strength": 0.0 if attack is None else float(attack.size),
         "eps": 0.0 if attack is None else float(attack.eps),
         "accuracy": hits / n,
         "loss": loss / n,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+from gsat import _checks
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -19,6 +22,69 @@ def per_sample_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     except IndexError:
         wrong = y[(y < 0) | (y >= outputs.shape[1])]
         raise ValueError(f"y must be of the {outputs.shape[1]} classes 0, 1, ..., got {int(wrong[0])}") from None
+
+
+def margin(outputs: Tensor, y: Tensor) -> Tensor:
+    """max_{k≠y} z_k − z_y of each sample's logits z, above 0 where it is wrong: (m, classes), (m,) -> (m,)."""
+    own = torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, y[:, None], True)
+    return outputs.masked_fill(own, -torch.inf).amax(1) - outputs.gather(1, y[:, None])[:, 0]
+
+
+class BoundedMargin:
+    """σ(margin/scale), nearly 1 for a sample that is wrong and 0 for one that is right: Σ_i almost counts the errors.
+
+    A sample that is wrong already has next to no slope, so that a shared perturbation is not spent on it.
+
+    Parameters
+    ----------
+    scale
+        A typical |margin|; with it the loss is the same for logits in other units.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = _checks.number("scale", scale, above=0)
+
+    @classmethod
+    def fitting(cls, outputs: Tensor, y: Tensor) -> BoundedMargin:
+        """With half the median |margin| of these samples as the scale."""
+        typical = float(margin(outputs.detach(), y).abs().median())
+        return cls(typical / 2 if math.isfinite(typical) and typical > 0 else 1.0)
+
+    def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """(m, classes), (m,) -> (m,)."""
+        return (margin(outputs, y) / self.scale).sigmoid()
+
+
+def dlr(outputs: Tensor, y: Tensor) -> Tensor:
+    """The difference of logits ratio, margin/(z_(1) − z_(3)), z in descending order: (m, classes), (m,) -> (m,).
+
+    It does not change with the scale of the logits. It needs three classes.
+    """
+    if outputs.shape[1] < 3:
+        raise ValueError(f'loss="dlr" needs at least 3 classes, got {outputs.shape[1]}; take loss="margin"')
+    ordered = outputs.topk(3, dim=1).values
+    return margin(outputs, y) / (ordered[:, 0] - ordered[:, 2]).clamp(min=torch.finfo(outputs.dtype).tiny ** 0.5)
+
+
+def named_loss(loss: SampleLoss | str | None, outputs: Callable[[], Tensor], y: Tensor) -> SampleLoss:
+    """The loss of that name, or the function itself; None is the cross-entropy.
+
+    Parameters
+    ----------
+    loss
+        One of `NAMED_LOSSES`, a function (outputs, y) -> (m,), or None.
+    outputs, y
+        A function that gives logits (m, classes) of samples with labels y (m,), from which "margin" takes its scale.
+    """
+    if callable(loss):
+        return loss
+    name = "cross-entropy" if loss is None else _checks.one_of("loss", loss, NAMED_LOSSES)
+    if name == "margin":
+        return BoundedMargin.fitting(outputs(), y)
+    return dlr if name == "dlr" else per_sample_cross_entropy
+
+
+NAMED_LOSSES = ("cross-entropy", "margin", "dlr")
 
 
 def half_squared_error(outputs: Tensor, y: Tensor) -> Tensor:

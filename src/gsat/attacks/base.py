@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
-from gsat._arrays.norms import rows, total
-from gsat.attacks.flat import Flat
+from gsat._arrays.norms import rows
+from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.masking import warn_of_masking
 from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace
-from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.attacks.strong import searches, worst
+from gsat.losses import NAMED_LOSSES, SampleLoss
+from gsat.models import layout
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, choose
 
@@ -24,35 +25,15 @@ NOT_FINITE = "the outputs of the model must be finite on x and around it; look a
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A perturbation (m, d), its shared part, the losses (m,) there and, where it is known, their gradient (m, d)."""
-
-    delta: Tensor
-    part: Tensor
-    losses: Tensor
-    slope: Tensor = field(default_factory=lambda: torch.empty(0))
-
-    @property
-    def loss(self) -> float:
-        """The sum of the losses."""
-        return float(total(self.losses))
-
-    def joined(self, other: Candidate, better: Tensor | None = None) -> Candidate:
-        """Row by row, the perturbation with the larger loss, or the other one where `better`; both in one part."""
-        better = other.losses > self.losses if better is None else better
-        slope = torch.where(better[:, None], other.slope, self.slope) if self.slope.numel() else self.slope
-        delta = torch.where(better[:, None], other.delta, self.delta)
-        return Candidate(delta, self.part, torch.where(better, other.losses, self.losses), slope)
-
-
-@dataclass(frozen=True)
 class Attack(ABC):
     """delta = attack(model, x, y): (m, *features), with the structure and ‖δ_i‖₂ ≤ eps.
 
     eps:       the norm bound, in the units of x (the paper's is 0.05·gsat.mean_norm(X))
-    steps:     gradients per restart; step_size: of the refinement, None = 2·eps/steps, the paper's eps/50 at 100
+    steps:     gradients of one search; step_size: the length of an ascent's first steps, by default a share of eps
     restarts:  searches, the best kept, all but the first from random points; random_start: the first from one too
-    loss:      (outputs, y) -> (m,), by default the cross-entropy of logits
+    loss:      "cross-entropy" (the default), "margin" or "dlr": the strongest perturbation is the one with the most
+               errors, then the largest loss; or a function (outputs, y) -> (m,), which is maximised as it is
+    strength:  "fast", one search with that loss; "standard" and "strong", the worst of several (`gsat.attacks.strong`)
     feature_mask, bounds: as in gsat.maximise
     """
 
@@ -64,7 +45,8 @@ class Attack(ABC):
     restarts: int = field(default=1, kw_only=True)
     random_start: bool = field(default=False, kw_only=True)
     seed: int = field(default=0, kw_only=True)
-    loss: SampleLoss | None = field(default=None, kw_only=True)
+    loss: SampleLoss | str | None = field(default=None, kw_only=True)
+    strength: str = field(default="fast", kw_only=True)
     feature_mask: Any = field(default=None, kw_only=True)
     bounds: Any = field(default=None, kw_only=True)
 
@@ -74,38 +56,45 @@ class Attack(ABC):
         _checks.count("restarts", self.restarts, least=1)
         if self.step_size is not None:
             _checks.number("step_size", self.step_size, above=0)
+        _checks.one_of("strength", self.strength, _defaults.STRENGTHS)
+        if self.loss is not None and not callable(self.loss):
+            _checks.one_of("loss", self.loss, NAMED_LOSSES)
 
     @property
-    def strength(self) -> float:
-        """What a curve of accuracy against strength has on its axis."""
+    def size(self) -> float:
+        """What a curve of accuracy against the size of an attack has on its axis: columns, rank or eps."""
         return self.eps
-
-    @property
-    def _step(self) -> float:
-        return 2 * self.eps / self.steps if self.step_size is None else self.step_size
 
     @property
     def ball(self) -> Ball:
         """The structure of the perturbation."""
         return Free()
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
-        """The perturbation; with `batch`, one structure for each batch. Warns of what makes an attack look weak."""
+    def __call__(
+        self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None, *, surrogate: nn.Module | None = None
+    ) -> Tensor:
+        """The perturbation; with `batch`, one structure for each batch. Warns of what makes an attack look weak.
+
+        surrogate: another model, best one without a defence, on which "standard" and "strong" also search
+        """
         _checks.module("model", model)
         x = _checks.samples("x", x)
         warn_of_masking(model, x, _checks.labels(y, len(x)), self.loss)
-        return self.perturb(model, x, y, batch)
+        return self.perturb(model, x, y, batch, surrogate=surrogate)
 
-    def perturb(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
+    def perturb(
+        self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None, *, surrogate: nn.Module | None = None
+    ) -> Tensor:
         """As a call, without the warnings."""
         x = _checks.group("x", x)
         if batch is None:
-            return self._run(model, x, y).delta.view_as(x)
+            return self._run(model, x, y, surrogate=surrogate).delta.view_as(x)
         codes = _checks.batch_codes(batch, len(x)).to(x.device)
         delta = torch.zeros_like(x)
         for code in range(int(codes.max()) + 1):
             chosen = codes == code
-            delta[chosen] = self._run(model, x[chosen], y[chosen]).delta.view_as(x[chosen])
+            found = self._run(model, x[chosen], y[chosen], surrogate=surrogate)
+            delta[chosen] = found.delta.view_as(x[chosen])
         return delta
 
     def fit(self, model: nn.Module, x: Tensor, y: Tensor) -> Fitted:
@@ -113,38 +102,62 @@ class Attack(ABC):
         found = self._run(model, x, y)
         return Fitted(self, x.shape[1:], found)
 
-    def _run(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> Candidate:
-        """What was found, in the coordinates of x."""
-        path, found = self.solve(model, x, y, part)
+    def _run(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        part: Tensor | None = None,
+        surrogate: nn.Module | None = None,
+    ) -> Candidate:
+        """What was found, in the coordinates and the precision of x."""
+        _checks.module("model", model)
+        x = _checks.samples("x", x)
+        if (wide := torch.promote_types(x.dtype, torch.float32)) != x.dtype:
+            found = self._run(Widened(model, x.dtype), x.to(wide), y, part, surrogate)
+            room = 1 - torch.finfo(x.dtype).eps  # rounding must not lead out of the ball
+            return replace(found, delta=(found.delta * room).to(x.dtype))
+        path, found = self.solve(model, x, y, part, surrogate)
         shared = rows(path.expand(found.part)) if found.part.ndim == 2 else found.part  # the basis of a subspace
         return replace(found, delta=rows(path.expand(found.delta)), part=shared)
 
-    def solve(self, model: nn.Module, x: Tensor, y: Tensor, part: Tensor | None = None) -> tuple[Path, Candidate]:
+    def solve(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        part: Tensor | None = None,
+        surrogate: nn.Module | None = None,
+    ) -> tuple[Path, Candidate]:
         """What was found, in the coordinates of the path that was taken; `part` is a shared part that is given."""
-        _checks.module("model", model)
-        x = _checks.samples("x", x)
         _checks.labels(y, len(x))
         _checks.number("eps", self.eps, most=torch.finfo(x.dtype).max ** 0.5 / ROOM)
-        sample_loss = per_sample_cross_entropy if self.loss is None else self.loss
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
         with frozen(model), untouched(x):
-            generator = Generator().manual_seed(self.seed)
             path = choose(model, x.detach(), mask, rotates=self._rotates and part is None)
-            oracle = Flat.of(path, x.detach(), y, sample_loss, mask, bounds)
-            searches = [self] + [replace(self, random_start=True)] * (self.restarts - 1)  # from x again is the same
+
+            def oracle(loss: SampleLoss | str | None) -> Flat:
+                return Flat.of(path, x.detach(), y, loss, mask, bounds, self.steps)
+
             try:
-                tries = [search._search(oracle, generator, part) for search in searches]
+                tries = list(searches(self, oracle, y, part, self._transferred(surrogate, x, y, path)))
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
                 raise FloatingPointError(f"{NOT_FINITE}: {error}") from None
             if not all(bool(torch.isfinite(found.losses).all()) for found in tries):
                 raise FloatingPointError(NOT_FINITE)
-            if isinstance(self.ball, Free):
-                best = reduce(Candidate.joined, tries)
-            else:
-                best = max(tries, key=lambda found: found.loss)
+            best = worst(self, oracle(self.loss), tries)
+            if part is not None or bool(best.delta.any()):
+                best = replace(best, part=self.ball.shared(best.delta) if part is None else part)
             if path.mask is not None:
                 best = replace(best, delta=best.delta * path.mask.reshape(-1))  # rounding reaches past it
             return path, best
+
+    def _transferred(self, surrogate: nn.Module | None, x: Tensor, y: Tensor, path: Path) -> Tensor | None:
+        """The perturbation that one fast search finds on the surrogate, in the coordinates of the path."""
+        if surrogate is None or self.strength == "fast":
+            return None
+        found = replace(self, strength="fast", restarts=1, random_start=False)._run(surrogate, x, y)
+        return rows(path.project(found.delta.view_as(x)))
 
     @property
     def _rotates(self) -> bool:
@@ -152,13 +165,25 @@ class Attack(ABC):
         return self.ball.rotates and self.bounds is None and self.restarts == 1 and not self.random_start
 
     @abstractmethod
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
-        """One search, inside `part` where one is given."""
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
+        """One search, inside `part` and from the perturbation `first` where these are given."""
 
     def _first(self, oracle: Flat, generator: Generator) -> Tensor:
         if not self.random_start:
             return torch.zeros_like(oracle.x)
         return self.eps * oracle.directions(generator)
+
+
+class Widened(nn.Module):
+    """A model of half precision for samples and outputs in float32, in which the attacks compute."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model, self.dtype = model, dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs of the model, as float32."""
+        return layout.outputs(self.model, x.to(self.dtype)).float()
 
 
 @dataclass(frozen=True)

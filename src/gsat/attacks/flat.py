@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
-from gsat._arrays.norms import rows
+from gsat._arrays.norms import rows, total
 from gsat.attacks.sets import unit_rows
-from gsat.losses import SampleLoss
+from gsat.losses import SampleLoss, named_loss
 from gsat.shortcuts import Path
 from gsat.solvers.oracle import Oracle
 
@@ -18,13 +18,60 @@ AT_ONCE = 2000  # samples per pass through the model; a group may be a whole tes
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A perturbation (m, d) and what was seen there.
+
+    losses (m,); wrong (m,), which samples are misclassified, False for all where a loss of the user's own is maximised;
+    slope (m, d), the gradient of the losses, empty where it was not asked for; part, what the rows share.
+    """
+
+    delta: Tensor
+    losses: Tensor
+    wrong: Tensor
+    slope: Tensor = field(default_factory=lambda: torch.empty(0))
+    part: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @property
+    def loss(self) -> float:
+        """The sum of the losses."""
+        return float(total(self.losses))
+
+    @property
+    def score(self) -> tuple[int, float]:
+        """Errors, then the loss: the larger is the stronger perturbation of the group."""
+        return int(self.wrong.sum()), self.loss
+
+    def beaten_by(self, other: Candidate) -> Tensor:
+        """The samples (m,) for which the other perturbation is stronger: an error, then the loss."""
+        return (other.wrong & ~self.wrong) | ((other.wrong == self.wrong) & (other.losses > self.losses))
+
+    def joined(self, other: Candidate, better: Tensor | None = None) -> Candidate:
+        """Row by row the stronger perturbation, or the other one where `better`."""
+        better = self.beaten_by(other) if better is None else better
+        both = self.slope.numel() and other.slope.numel()
+        return Candidate(
+            torch.where(better[:, None], other.delta, self.delta),
+            torch.where(better, other.losses, self.losses),
+            torch.where(better, other.wrong, self.wrong),
+            torch.where(better[:, None], other.slope, self.slope) if both else self.slope[:0],
+            self.part,
+        )
+
+
+@dataclass
 class Flat:
-    """The losses and gradients of the samples of a path for perturbations (m, d), a few thousand samples at a time."""
+    """The losses and gradients of the samples of a path for perturbations (m, d), a few thousand samples at a time.
+
+    The search may ask for `steps` gradients; `left` of them are left.
+    """
 
     path: Path
     group: Tensor  # (m, *features), whose shape random directions have
     mask: Tensor | None
     parts: list[Oracle]
+    wrong: Tensor  # of the last evaluation
+    steps: int
+    box: tuple[Tensor, Tensor] | None
 
     @classmethod
     def of(
@@ -32,34 +79,60 @@ class Flat:
         path: Path,
         group: Tensor,
         y: Tensor,
-        loss: SampleLoss,
+        loss: SampleLoss | str | None,
         mask: Tensor | None,
         bounds: tuple[Tensor, Tensor] | None,
+        steps: int,
     ) -> Flat:
         """The samples of the path; y: (m,) labels; mask and bounds as in `gsat.maximise`."""
+        few = slice(0, AT_ONCE)
+        sample_loss = named_loss(loss, lambda: path.outputs(path.x[few], few), y[few])
+        wrong = torch.zeros(len(group), dtype=torch.bool, device=group.device)
 
         def seen(z: Tensor, part: slice) -> Tensor:
-            return loss(path.outputs(z, part), y[part])
+            outputs = path.outputs(z, part)
+            if not callable(loss):
+                wrong[part] = outputs.detach().argmax(1) != y[part]
+            return sample_loss(outputs, y[part])
 
         slices = [slice(begin, begin + AT_ONCE) for begin in range(0, len(group), AT_ONCE)]
         parts = [Oracle(partial(seen, part=part), path.x[part], path.mask, bounds) for part in slices]
-        return cls(path, group, mask, parts)
+        return cls(path, group, mask, parts, wrong, steps, bounds)
 
     @property
     def x(self) -> Tensor:
         """The samples as a matrix (m, d), or (m, h) in the row space."""
         return rows(self.path.x)
 
-    def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses (m,) and the gradient, as a matrix."""
-        found = [part(piece) for part, piece in self._split(delta)]
-        if len(found) == 1:
-            return found[0][0], rows(found[0][1])
-        return torch.cat([losses for losses, _ in found]), torch.cat([rows(gradient) for _, gradient in found])
+    @property
+    def left(self) -> int:
+        """Gradients that may still be asked for."""
+        return self.steps - self.parts[0].n_gradients
 
-    def losses(self, delta: Tensor) -> Tensor:
-        """The losses alone."""
-        return torch.cat([part.losses(piece) for part, piece in self._split(delta)])
+    def __call__(self, delta: Tensor) -> Candidate:
+        """Losses, errors and the gradient there."""
+        found = [part(piece) for part, piece in self._split(delta)]
+        losses, slopes = [losses for losses, _ in found], [rows(gradient) for _, gradient in found]
+        one = len(found) == 1
+        return Candidate(
+            delta,
+            losses[0] if one else torch.cat(losses),
+            self.wrong.clone(),
+            slopes[0] if one else torch.cat(slopes),
+        )
+
+    def seen(self, delta: Tensor) -> Candidate:
+        """Losses and errors alone."""
+        losses = torch.cat([part.losses(piece) for part, piece in self._split(delta)])
+        return Candidate(delta, losses, self.wrong.clone())
+
+    def boxed(self, delta: Tensor) -> Tensor:
+        """The perturbation cut so that x + δ is in the box, where there is one; what of x is outside may stay there."""
+        if self.box is None:
+            return delta
+        lo, hi = (rows(bound.expand_as(self.group)) for bound in self.box)
+        x = rows(self.group)
+        return torch.clamp(x + delta, torch.minimum(lo, x), torch.maximum(hi, x)) - x
 
     def directions(self, generator: Generator) -> Tensor:
         """A random perturbation of length 1 for each sample, as a matrix; what the model cannot see of it is lost."""

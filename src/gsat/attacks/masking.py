@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from gsat._arrays.norms import rows
-from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.losses import SampleLoss, named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
 from gsat.solvers.oracle import Oracle
 
 
-def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | None) -> None:
+def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | str | None) -> None:
     """Warn where an attack would look weak for the wrong reason, on at most 50 of the samples."""
     if model.training:
         _warn("the model is in train mode; it is attacked in eval mode, as it would be used")
@@ -27,7 +27,7 @@ def warn_of_masking(model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss | N
             _warn("the model is randomised: two passes over the same samples differ, and gradients are noise")
         if loss is None and outputs.ndim == 2 and _on_simplex(outputs):
             _warn("the model returns probabilities where logits are expected: gradients vanish; drop the softmax")
-        sample_loss = per_sample_cross_entropy if loss is None else loss
+        sample_loss = named_loss(loss, lambda: outputs, y)
         _, gradient = Oracle(lambda z: sample_loss(layout.outputs(model, z), y), x)(torch.zeros_like(x))
         dead = int((rows(gradient) == 0).all(1).sum())
         if dead:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal
 
-import torch
 from torch import Generator, Tensor
 
-from gsat.attacks.base import Attack, Candidate
-from gsat.attacks.flat import Flat
-from gsat.attacks.sets import ascend, unit_rows
+from gsat.attacks.ascent import ascend
+from gsat.attacks.base import Attack
+from gsat.attacks.flat import Candidate, Flat
+from gsat.attacks.sets import inside, unit_rows, walk
 
 
 @dataclass(frozen=True)
 class PGD(Attack):
     """Projected gradient ascent with normalised gradients, every sample on its own.
 
-    keep: "best", each sample's largest loss on the way, or "last", which saves the evaluation of the last point
+    step_size: None for steps that begin at 2·eps and halve themselves, with momentum (`gsat.attacks.ascent`); or a
+    number, the length of every step
+    keep: "best", each sample's strongest perturbation on the way, or "last", which saves the evaluation of the last
+    one and makes steps of one length, by default 2·eps/steps
     """
 
     name: ClassVar[str] = "pgd"
@@ -30,20 +33,30 @@ class PGD(Attack):
         if self.keep not in ("best", "last"):
             raise ValueError(f'keep must be "best" or "last", got {self.keep!r}')
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
-        step = self._step
-        delta = self._first(oracle, generator)
-        nothing = delta.new_empty(0)
-        best = Candidate(torch.zeros_like(delta[:1]).expand_as(delta), nothing, torch.full_like(delta[:, 0], -math.inf))
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
+        feasible = partial(self._inside, oracle)
+        delta = feasible(self._first(oracle, generator) if first is None else first)
+        if self.step_size is None and self.keep == "best":
+            start = oracle(delta)
+            return ascend(oracle, start, oracle.left + 1, 2 * self.eps, feasible, each=True)
+        best, step = None, 2 * self.eps / self.steps if self.step_size is None else self.step_size
         for _ in range(self.steps):
-            losses, gradient = oracle(delta)
+            here = oracle(delta)
             if self.keep == "best":
-                best = best.joined(Candidate(delta, nothing, losses))
-            ascend(delta, gradient, step, self.eps)
-            del gradient  # before the next, which is as large
-        if self.keep == "last" and self.restarts == 1:
-            return Candidate(delta, nothing, nothing)
-        return best.joined(Candidate(delta, nothing, oracle.losses(delta)))  # with "last", this one alone
+                best = here if best is None else best.joined(here)
+            delta = delta.clone() if self.keep == "best" else delta
+            walk(delta, here.slope, step, self.eps)
+            delta = delta if oracle.box is None else feasible(delta)
+            del here  # its slope, before the next, which is as large
+        if self.keep == "last" and self.restarts == 1 and self.strength == "fast":
+            nothing = delta.new_empty(0)
+            return Candidate(delta, nothing, nothing.bool())
+        last = oracle.seen(delta)
+        return last if best is None else best.joined(last)
+
+    def _inside(self, oracle: Flat, delta: Tensor) -> Tensor:
+        """Into the box, where there is one, and from there into the ball; x lies in the box, so that both hold."""
+        return inside(oracle.boxed(delta), self.eps)
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,10 @@ class FGM(Attack):
     def _rotates(self) -> bool:
         return super()._rotates and self.direction == "gradient"
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
-        _, gradient = oracle(self._first(oracle, generator))
-        delta = self.eps * unit_rows(gradient.sign() if self.direction == "sign" else gradient)
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
+        slope = oracle(self._first(oracle, generator) if first is None else first).slope
+        delta = self.eps * unit_rows(slope.sign() if self.direction == "sign" else slope)
+        if self.restarts > 1 or self.strength != "fast":
+            return oracle.seen(delta)
         nothing = delta.new_empty(0)
-        return Candidate(delta, nothing, oracle.losses(delta) if self.restarts > 1 else nothing)
+        return Candidate(delta, nothing, nothing.bool())

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from gsat._arrays.chunks import at_a_time
 from gsat._arrays.norms import largest, norm
-from gsat._arrays.svd import right_singular_vectors
+from gsat._arrays.svd import right_singular_vectors, truncate_singular_values
 from gsat.costs import block_numbers
 
 ROUNDS = 4  # reweightings in the search for the steepest part
@@ -35,6 +35,12 @@ class Ball(Protocol):
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
         """The perturbation closest to v whose shared part is `part`."""
 
+    def nearest(self, v: Tensor) -> Tensor:
+        """The perturbation closest to v that has the structure, whatever its shared part."""
+
+    def shared(self, delta: Tensor) -> Tensor:
+        """The shared part of a perturbation that has the structure."""
+
 
 @dataclass(frozen=True)
 class Free:
@@ -51,6 +57,14 @@ class Free:
         """`v` itself."""
         return v
 
+    def nearest(self, v: Tensor) -> Tensor:
+        """`v` itself."""
+        return v
+
+    def shared(self, delta: Tensor) -> Tensor:
+        """Empty."""
+        return delta.new_empty(0)
+
 
 @dataclass(frozen=True)
 class Equal:
@@ -65,7 +79,15 @@ class Equal:
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
         """The mean row in every row."""
+        return self.nearest(v)
+
+    def nearest(self, v: Tensor) -> Tensor:
+        """The mean row in every row."""
         return v.mean(0, keepdim=True).expand_as(v).contiguous()
+
+    def shared(self, delta: Tensor) -> Tensor:
+        """Empty."""
+        return delta.new_empty(0)
 
 
 @dataclass(frozen=True)
@@ -80,27 +102,42 @@ class Columns:
 
     def part(self, gradient: Tensor) -> Tensor:
         """The mask of the k columns, or blocks, with the largest reweighted energy."""
-        d = gradient.shape[1]
-        if self.feature_groups is None:
-            blocks = torch.arange(d, device=gradient.device)
-        elif len(self.feature_groups) == d:
-            blocks = block_numbers(self.feature_groups).to(gradient.device)
-        else:
-            raise ValueError(f"feature_groups must have one entry per feature ({d}), got {len(self.feature_groups)}")
-        n_blocks = int(blocks.max()) + 1
+        blocks = self._blocks(gradient)
 
         def heaviest(weights: Tensor) -> Tensor:
-            energy = gradient.new_zeros(n_blocks).index_add_(0, blocks, weights @ gradient.square())
-            chosen = torch.zeros_like(energy).index_fill_(0, energy.topk(min(self.k, n_blocks)).indices, 1)
-            return chosen[blocks]
+            return self._top(weights @ gradient.square(), blocks)
 
-        spread = gradient.new_zeros(len(gradient), n_blocks).index_add_(1, blocks, gradient.square()).sqrt()
-        first = torch.zeros_like(spread[0]).index_fill_(0, spread.sum(0).topk(min(self.k, n_blocks)).indices, 1)
-        return _steepest(self, gradient, heaviest, first[blocks])  # which is exact for k = 1
+        lengths = gradient.new_zeros(len(gradient), int(blocks.max()) + 1).index_add_(1, blocks, gradient.square())
+        first = self._top(lengths.sqrt().sum(0))[blocks]
+        return _steepest(self, gradient, heaviest, first)  # which is exact for k = 1
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
         """`v` in the columns of the mask."""
         return v * part
+
+    def nearest(self, v: Tensor) -> Tensor:
+        """`v` in the k columns, or blocks, of the largest norms."""
+        return v * self._top(norm(v, dim=0).square().to(v.dtype), self._blocks(v))
+
+    def shared(self, delta: Tensor) -> Tensor:
+        """The mask of the columns that move."""
+        return (delta != 0).any(0).to(delta.dtype)
+
+    def _blocks(self, v: Tensor) -> Tensor:
+        """The number of each column's block."""
+        d = v.shape[1]
+        if self.feature_groups is None:
+            return torch.arange(d, device=v.device)
+        if len(self.feature_groups) != d:
+            raise ValueError(f"feature_groups must have one entry per feature ({d}), got {len(self.feature_groups)}")
+        return block_numbers(self.feature_groups).to(v.device)
+
+    def _top(self, energy: Tensor, blocks: Tensor | None = None) -> Tensor:
+        """The mask of the k largest entries; with blocks that of the columns of the k blocks with the largest sums."""
+        if blocks is not None:
+            summed = energy.new_zeros(int(blocks.max()) + 1).index_add_(0, blocks, energy)
+            return self._top(summed)[blocks]
+        return torch.zeros_like(energy).index_fill_(0, energy.topk(min(self.k, len(energy))).indices, 1)
 
 
 @dataclass(frozen=True)
@@ -138,6 +175,14 @@ class Subspace:
         """Each row's projection on the subspace."""
         return (v @ part.T) @ part
 
+    def nearest(self, v: Tensor) -> Tensor:
+        """The matrix of the rank that is nearest to v."""
+        return truncate_singular_values(v, self.rank)
+
+    def shared(self, delta: Tensor) -> Tensor:
+        """An orthonormal basis of the rows' span."""
+        return right_singular_vectors(delta, min(self.rank, *delta.shape))
+
 
 def unit_rows(v: Tensor) -> Tensor:
     """Each row divided by its norm; a row of zeros stays so."""
@@ -150,7 +195,7 @@ def inside(v: Tensor, eps: float) -> Tensor:
     return v * _cut(v, eps)
 
 
-def ascend(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
+def walk(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
     """δ_i ← δ_i + step·g_i/‖g_i‖ in place, rows longer than eps scaled to eps; a few rows at a time, as small parts."""
     n = at_a_time(delta.shape[1])
     for rows, slope in zip(torch.split(delta, n), torch.split(gradient, n), strict=True):

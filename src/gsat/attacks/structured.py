@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,98 +10,141 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks
-from gsat.attacks.base import Attack, Candidate
-from gsat.attacks.flat import Flat
+from gsat.attacks.ascent import ascend
+from gsat.attacks.base import Attack
+from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.sets import Ball, Columns, Equal, Subspace, inside, unit_rows
 from gsat.costs import flat_labels
 
 LEAPS = 8  # from one start, at the most
+FREE = 0.12  # share of the gradients with which each sample climbs on its own
+NARROWER = (8, 4, 2)  # times k: columns or ranks in which the samples climb next
+NARROW = 0.05  # share of the gradients for each of these
+ASCENT = 0.35  # share that is kept for the ascents at the end
+LAST = 0.15  # share of the last of them
 
 
 @dataclass(frozen=True)
 class Structured(Attack):
     """The search that the structured attacks share.
 
-    A leap goes to the point of the feasible set that is steepest for the gradients at hand, with the shared part chosen
-    anew: for a loss that is convex in δ a leap never loses, and it does not freeze on the first support as a projection
-    after small steps does. Leaps start from x with every sample counting the same, from the unstructured attack, from x
-    with the gradients as they are, from the opposite of the best point, then from random points, for as long as
-    four fifths of the gradients last. Steps of adaptive length inside the part of the best point take the rest.
+    1. Each sample climbs on its own for a fifth of the gradients: slopes there are those of a model that errs.
+    2. Leaps, for less than a third: a leap goes to the point of the feasible set that is steepest for given slopes,
+       with the shared part chosen anew. For a loss that is convex in δ it never loses. Leaps start with the slopes at
+       x, with those at the end of 1, with those at the opposite of the best point, then with those at random points.
+    3. Half of the gradients: ascent from the best point, projected on the structure, so that the shared part moves too;
+       and, where rows are free inside a given part, a last ascent of each row in the part that was found.
     """
 
-    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None) -> Candidate:
+    def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
         zero = torch.zeros_like(oracle.x)
-        if self.eps == 0 or self.strength == 0:
-            return Candidate(zero, zero.new_empty(0), oracle.losses(zero))
-        losses, slope = oracle(self._first(oracle, generator))
-        if not bool(torch.isfinite(losses).all() & torch.isfinite(slope).all()):
+        if self.eps == 0 or self.size == 0:
+            return oracle.seen(zero)
+        here = oracle(self._first(oracle, generator) if first is None else first)
+        if not bool(torch.isfinite(here.losses).all() & torch.isfinite(here.slope).all()):
             raise FloatingPointError("loss or gradient is not finite before anything moved; look at x, y, model")
-        best = Candidate(zero, zero.new_empty(0), oracle.losses(zero) if self.random_start else losses, slope)
-        left = self.steps - 1
-        kept = left // 5
-        for start in range(self.steps):
-            if start > 0 and left - kept < 2:
-                break
-            gradient = unit_rows(slope) if start == 0 else slope
-            if start not in (0, 2):
-                far = self.eps * unit_rows(slope) if start == 1 else -best.delta
-                if start > 3:
-                    far = 3 * self.eps * oracle.directions(generator)
-                gradient, left = oracle(far)[1], left - 1
-            found, left = self._leaps(oracle, gradient, left, kept, part)
-            best = max(best, found, key=lambda candidate: candidate.loss)
-        return self._refined(oracle, best, left) if best.part.numel() or isinstance(self.ball, Equal) else best
-
-    def _leaps(
-        self, oracle: Flat, gradient: Tensor, left: int, kept: int, part: Tensor | None
-    ) -> tuple[Candidate, int]:
-        """From the steepest point for `gradient`: leaps for as long as they gain, and the gradients left then."""
-        ball = self.ball
-
-        def leap(slope: Tensor, chosen: Tensor | None) -> Candidate:
-            chosen = ball.part(slope) if chosen is None else chosen
-            return self._at(oracle, self.eps * unit_rows(ball.restrict(slope, chosen)), chosen)
-
-        if left < 1:
-            chosen = ball.part(gradient) if part is None else part
-            delta = self.eps * unit_rows(ball.restrict(gradient, chosen))
-            return Candidate(delta, chosen, oracle.losses(delta)), left
-        best, left = leap(gradient, part), left - 1
-        for _ in range(LEAPS):
-            if left <= kept:
-                break
-            before = best.loss
-            trial, left = leap(best.slope, part), left - 1
-            best = max(best, trial, key=lambda found: found.loss)
-            if best.loss <= before + 1e-4 * abs(before):
-                if not ball.rows_are_free or left - kept < 2:
-                    break
-                opposite, left = self._at(oracle, -best.delta, best.part), left - 1
-                best = best.joined(opposite)
-                best, left = best.joined(leap(opposite.slope, best.part)), left - 1
-                if best.loss <= before + 1e-4 * abs(before):
-                    break
-        return best, left
-
-    def _refined(self, oracle: Flat, best: Candidate, left: int) -> Candidate:
-        """Steps in the part of `best`, longer after a gain and shorter after a loss; row by row where that is free."""
-        ball = self.ball
-        step = torch.full_like(best.delta[:, :1], self._step)
-        for _ in range(left):
-            ascent = unit_rows(ball.restrict(best.slope, best.part))
-            trial = self._at(oracle, inside(best.delta + step * ascent, self.eps), best.part)
-            gained = trial.losses > best.losses
-            if not ball.rows_are_free:
-                gained = torch.full_like(gained, trial.loss > best.loss)
-            step = torch.where(gained[:, None], (2 * step).clamp(max=self.eps), step / 2)
-            best = best.joined(trial, gained)
-            if float(step.max()) < 1e-5 * self.eps:
-                break
+        if oracle.left < 2:
+            return oracle.seen(self._leap(unit_rows(here.slope), part)[0])
+        kept = int(ASCENT * self.steps)
+        best = here if first is not None and part is None else oracle.seen(zero)
+        for slope in self._slopes(oracle, here):
+            best = max(best, self._leaps(oracle, slope, kept, part), key=lambda found: found.score)
+        far = -best.delta
+        while oracle.left > kept + 1:
+            best = max(best, self._leaps(oracle, oracle(far).slope, kept, part), key=lambda found: found.score)
+            far = 3 * self.eps * oracle.directions(generator)
+        if oracle.left > 1 and part is None:
+            best = self._ascent(oracle, best, max(2, oracle.left - int(LAST * self.steps)), None)
+        if oracle.left > 1 and self.ball.rows_are_free:
+            best = self._ascent(oracle, best, oracle.left, self.ball.shared(best.delta) if part is None else part)
         return best
 
-    def _at(self, oracle: Flat, delta: Tensor, part: Tensor) -> Candidate:
-        losses, slope = oracle(delta)
-        return Candidate(delta, part, losses, slope)
+    def _slopes(self, oracle: Flat, here: Candidate) -> Iterator[Tensor]:
+        """Slopes to leap along: at x with all samples counting the same, where each climbed on its own, at x plainly.
+
+        The way that a sample climbed counts as a slope too.
+        """
+        yield unit_rows(here.slope)
+        moves = min(int(FREE * self.steps), oracle.left - 1)
+        if moves > 1:
+            free = ascend(oracle, here, moves, self.eps, lambda v: inside(v, self.eps), each=True)
+            yield free.delta
+            yield self._narrowed(oracle, free.delta)
+            if oracle.left > 1:
+                yield oracle(free.delta).slope
+        if oracle.left > 1:
+            yield here.slope
+
+    def _narrowed(self, oracle: Flat, delta: Tensor) -> Tensor:
+        """From a perturbation without structure: samples climb in fewer and fewer columns, or ranks."""
+        for times in NARROWER if self.ball.rows_are_free else ():
+            moves = min(int(NARROW * self.steps), oracle.left - 1)
+            if moves > 1:
+                wider = self._wider(times)
+                part = wider.part(delta)
+                start = oracle(inside(wider.restrict(delta, part), self.eps))
+                delta = self._ascent(oracle, start, moves, part, wider).delta
+        return delta
+
+    def _wider(self, times: int) -> Ball:
+        """The structure with so many times the columns or the rank."""
+        return self.ball
+
+    def _leap(self, slope: Tensor, part: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The steepest point of the feasible set for these slopes (m, d), and its shared part."""
+        chosen = self.ball.part(slope) if part is None else part
+        return self.eps * unit_rows(self.ball.restrict(slope, chosen)), chosen
+
+    def _leaps(self, oracle: Flat, slope: Tensor, kept: int, part: Tensor | None) -> Candidate:
+        """From the steepest point for `slope`: leaps for as long as they gain, and then to the other side and back."""
+        delta, chosen = self._leap(slope, part)
+        best = here = oracle(delta)
+        for _ in range(LEAPS):
+            if oracle.left <= kept:
+                break
+            delta, last = self._leap(here.slope, part)
+            trial = oracle(delta)
+            if trial.loss > here.loss + 1e-4 * abs(here.loss):
+                here, chosen = trial, last
+                best = max(best, here, key=lambda found: found.score)
+                continue
+            if not self.ball.rows_are_free or oracle.left - kept < 2:
+                break
+            opposite = oracle(-here.delta)  # each row may have its highest point on the other side
+            back = oracle(self._leap(opposite.slope, chosen)[0])
+            turned = here.joined(opposite).joined(back)
+            best = max(best, turned, key=lambda found: found.score)
+            if turned.loss <= here.loss + 1e-4 * abs(here.loss):
+                break
+            here = turned
+        return best
+
+    def _ascent(
+        self, oracle: Flat, start: Candidate, moves: int, part: Tensor | None, ball: Ball | None = None
+    ) -> Candidate:
+        """Ascent of the group with the structure, or of each row inside the given part."""
+        ball = self.ball if ball is None else ball
+        start = start if start.slope.numel() else oracle(start.delta)
+        moves = min(moves, oracle.left + 1)
+        if part is not None:
+            return ascend(
+                oracle,
+                start,
+                moves,
+                self.step_size or self.eps / 4,
+                lambda v: inside(ball.restrict(v, part), self.eps),
+                lambda slope: unit_rows(ball.restrict(slope, part)),
+                each=True,
+            )
+        return ascend(
+            oracle,
+            start,
+            moves,
+            self.step_size or self.eps,
+            lambda v: inside(ball.nearest(v), self.eps),
+            unit_rows if ball.rows_are_free else lambda slope: unit_rows(ball.nearest(slope)),
+            each=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,14 +175,17 @@ class GroupSparse(Structured):
             object.__setattr__(self, "feature_groups", flat_labels(self.feature_groups))
 
     @property
-    def strength(self) -> float:
+    def size(self) -> float:
         """The number of features."""
         return self.k
 
     @property
     def ball(self) -> Ball:
         """At most k columns."""
-        return Columns(self.k, self.feature_groups)
+        return self._wider(1)
+
+    def _wider(self, times: int) -> Ball:
+        return Columns(times * self.k, self.feature_groups)
 
 
 @dataclass(frozen=True)
@@ -154,11 +201,14 @@ class LowRank(Structured):
         _checks.count("rank", self.rank)
 
     @property
-    def strength(self) -> float:
+    def size(self) -> float:
         """The rank."""
         return self.rank
 
     @property
     def ball(self) -> Ball:
         """A subspace of that many dimensions."""
-        return Subspace(self.rank)
+        return self._wider(1)
+
+    def _wider(self, times: int) -> Ball:
+        return Subspace(times * self.rank)
