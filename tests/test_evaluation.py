@@ -117,7 +117,7 @@ def test_finished_rows_are_not_run_again(model: Counted, data: Any, tmp_path: Pa
     assert model.calls == []
     assert again.equals(first)
     evaluate(model, *data, [*ATTACKS, PGD(0.1, steps=2)], group_size=20, out=out)
-    assert 0 < len(model.calls) < 30
+    assert 0 < len(model.calls) < 60  # the new row, and the comparison of losses
 
 
 def test_a_line_that_was_cut_off_is_run_again(model: Counted, data: Any, tmp_path: Path) -> None:

@@ -23,3 +23,4 @@ SCHEDULE = "constant"
 HIDDEN = 100  # units of the network that is taken where none is given
 STEPS = 100  # gradients of an attack
 STRENGTHS = ("fast", "standard", "strong")  # how hard an attack searches
+STRENGTH = "standard"  # of the attacks of commands

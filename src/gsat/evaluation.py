@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tqdm.auto import tqdm
 from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, rows
 from gsat._arrays.sampling import take, take_labels
-from gsat.attacks import Attack, Universal
+from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE
 from gsat.attacks.masking import warn_of_masking
 from gsat.losses import per_sample_cross_entropy
@@ -27,7 +29,10 @@ from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.solvers.oracle import clamped
 
-COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds"]
+COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds", "search", "masked"]
+PROBE, SAMPLES = 10, 200  # gradients, and samples at the most, with which losses are compared
+HIDDEN = 0.03  # share of the samples, broken with the margin loss alone, of which a warning tells
+FLAT = 1e-5  # median cross-entropy below which its slopes vanish
 
 
 def evaluate(
@@ -41,6 +46,8 @@ def evaluate(
     batch: Any = None,
     progress: bool = False,
     out: str | Path | None = None,
+    strength: str | None = None,
+    surrogate: Any = None,
 ) -> pd.DataFrame:
     """The accuracy of a model or classifier on X, y without attack and under each of the attacks.
 
@@ -49,7 +56,11 @@ def evaluate(
     `batch` a group holds samples of one batch, so that the structure is that of a batch. A universal attack has two
     rows: one shift for each group ("universal"), and one shift for all samples ("universal-all").
     out: a file of finished rows (JSON lines); what is there already is not run again.
-    One row per attack: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds.
+    strength: "fast", "standard" or "strong", how hard all attacks search (`gsat.attacks.strong`); None: as each says.
+    surrogate: another model or classifier of the same samples, on which "standard" and "strong" also search.
+    One row per attack: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds, search
+    (fast, standard or strong), masked (by how large a share of the first group ten steps of PGD break more with the
+    margin loss than with the cross-entropy; where it is large, a fast attack with the cross-entropy looks weak).
     """
     _checks.not_anndata("X", X, "adata.X")
     _checks.count("random_state", random_state)
@@ -60,19 +71,23 @@ def evaluate(
     if n == 0 or len(labels) != n:
         raise ValueError(f"y must have one label per sample of X ({n}, at least 1), got {len(labels)}")
     groups = _groups(n, _checks.count("group_size", group_size, least=1), random_state, batch)
-    jobs = _jobs(attacks)
+    jobs = _jobs(attacks, strength)
+    other = None if surrogate is None else _module_and_labels(surrogate, y)[0]
     cache = None if out is None else _Cache(Path(out), module, X, labels, (group_size, random_state, batch))
     like = next(module.parameters(), torch.zeros(()))
     found = [None if cache is None else cache.get(name, attack) for name, attack, _ in jobs]
     if None in found:
         x, known = take(X, groups[0]).to(like), take_labels(labels, groups[0]).to(like.device)
         warn_of_masking(module, x, known, jobs[-1][1].loss if jobs[-1][1] else None)
+        new = [attack for (_, attack, _), row in zip(jobs, found, strict=True) if row is None]
+        masked = _masked(module, x, known, new)
     table = []
     for (name, attack, whole), row in zip(
         tqdm(jobs, disable=not progress, desc="attacks", unit="attack"), found, strict=True
     ):
         if row is None:
-            row = _row(name, attack, module, X, labels, [torch.arange(n)] if whole else groups, like)
+            row = _row(name, attack, module, X, labels, [torch.arange(n)] if whole else groups, like, other)
+            row["masked"] = masked.get(attack.eps if attack else 0.0, 0.0)
             if cache is not None:
                 cache.put(name, attack, row)
         table.append(row)
@@ -80,13 +95,21 @@ def evaluate(
 
 
 def _row(
-    name: str, attack: Attack | None, module: nn.Module, X: Any, labels: Any, groups: list[Tensor], like: Tensor
+    name: str,
+    attack: Attack | None,
+    module: nn.Module,
+    X: Any,
+    labels: Any,
+    groups: list[Tensor],
+    like: Tensor,
+    surrogate: nn.Module | None,
 ) -> dict[str, Any]:
     begin = time.perf_counter()
     hits, loss, length, n = 0, 0.0, 0.0, 0
     for group in groups:
         x, y = take(X, group).to(like), take_labels(labels, group).to(like.device)
-        delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y)
+        options = {} if surrogate is None else {"surrogate": surrogate}  # an attack of one's own may not know it
+        delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y, **options)
         moved = x + delta if attack is None else clamped(x + delta, _checks.bounds(attack.bounds, x))
         sample_loss = attack.loss if attack is not None and callable(attack.loss) else per_sample_cross_entropy
         with frozen(module), torch.no_grad():
@@ -105,10 +128,48 @@ def _row(
         "mean_norm": length / n,
         "n": n,
         "seconds": time.perf_counter() - begin,
+        "search": "" if attack is None else attack.strength,
     }
 
 
-def _jobs(attacks: Any) -> list[tuple[str, Attack | None, bool]]:
+def _masked(module: nn.Module, x: Tensor, y: Tensor, attacks: list[Attack | None]) -> dict[float, float]:
+    """By eps, the share of samples that a short PGD breaks with the margin loss but not with the cross-entropy."""
+    x, y = x[:SAMPLES], y[:SAMPLES]
+    found: dict[float, float] = {}
+    trusting = False
+    for attack in attacks:
+        if attack is None or attack.eps == 0 or callable(attack.loss):
+            continue
+        trusting |= attack.strength == "fast" and attack.loss in (None, "cross-entropy")
+        if attack.eps not in found:
+            broken = [_broken(module, x, y, attack, loss) for loss in ("cross-entropy", "margin")]
+            found[attack.eps] = float((broken[1] & ~broken[0]).double().mean()) - float(
+                (broken[0] & ~broken[1]).double().mean()
+            )
+    most = max(found.values(), default=0.0)
+    if trusting and most >= HIDDEN:
+        with frozen(module), torch.no_grad():
+            typical = float(per_sample_cross_entropy(layout.outputs(module, x), y).median())
+        if typical < FLAT:
+            warnings.warn(
+                f"the cross-entropy is flat (median {typical:.1g}) and hides errors: {PROBE} steps of PGD with the "
+                f"margin loss break {most:.0%} more of the samples, so that fast attacks look too weak; take "
+                'strength="standard", or loss="margin" in the attacks',
+                UserWarning,
+                stacklevel=3,
+            )
+    return found
+
+
+def _broken(module: nn.Module, x: Tensor, y: Tensor, attack: Attack, loss: str) -> Tensor:
+    """Which samples a short PGD with that loss and the eps, mask and bounds of the attack breaks."""
+    probe = PGD(attack.eps, steps=PROBE, loss=loss, feature_mask=attack.feature_mask, bounds=attack.bounds)
+    moved = x + probe.perturb(module, x, y)
+    with frozen(module), torch.no_grad():
+        return layout.outputs(module, moved).argmax(1) != y
+
+
+def _jobs(attacks: Any, strength: str | None) -> list[tuple[str, Attack | None, bool]]:
     """(name, attack, on the whole set at once): the clean row first."""
     if isinstance(attacks, Attack):
         attacks = [attacks]
@@ -119,6 +180,7 @@ def _jobs(attacks: Any) -> list[tuple[str, Attack | None, bool]]:
     for name, attack in pairs:
         if not isinstance(attack, Attack):
             raise TypeError(f"attacks must be of gsat.attacks, got {attack!r}")
+        attack = attack if strength is None else replace(attack, strength=strength)
         jobs.append((name or attack.name, attack, False))
         if isinstance(attack, Universal):
             jobs.append((f"{name or attack.name}-all", attack, True))

@@ -7,7 +7,7 @@ A new structure is one row of `STRUCTURES`. Everything that takes a name looks i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Generator
@@ -261,6 +261,7 @@ def parse_attack(
     eps: float = _defaults.EPS,
     steps: int = _defaults.STEPS,
     feature_groups: Any = None,
+    strength: str = "fast",
 ) -> Attack:
     """An attack from "name[:count][@eps]"; "low-rank:5@0.2" has rank 5.
 
@@ -272,7 +273,7 @@ def parse_attack(
         E‖X‖₂.
     eps
         The fraction where the text has none.
-    steps, feature_groups
+    steps, feature_groups, strength
         As in `gsat.attacks`.
 
     Returns
@@ -281,13 +282,14 @@ def parse_attack(
         The attack, with eps in the units of the samples.
     """
     name, _, size = text.partition("@")
-    name, _, strength = name.partition(":")
+    name, _, number = name.partition(":")
     try:
         bound = (float(size) if size else eps) * unit
-        count = int(strength) if strength else None
+        count = int(number) if number else None
     except ValueError:
         raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
-    return named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
+    attack = named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
+    return replace(attack, strength=strength)
 
 
 def _unknown(what: str, known: Iterable[str], name: str) -> ValueError:

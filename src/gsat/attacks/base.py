@@ -80,6 +80,8 @@ class Attack(ABC):
         _checks.module("model", model)
         x = _checks.samples("x", x)
         warn_of_masking(model, x, _checks.labels(y, len(x)), self.loss)
+        if surrogate is None:
+            return self.perturb(model, x, y, batch)
         return self.perturb(model, x, y, batch, surrogate=surrogate)
 
     def perturb(

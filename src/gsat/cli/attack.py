@@ -28,6 +28,7 @@ def attack(
     columns: Annotated[str | None, typer.Option(help="group-sparse: numbers of columns, separated by commas.")] = None,
     eps: Annotated[str, typer.Option(help="Norm bounds as fractions of E‖X‖, separated by commas.")] = "0.05",
     steps: options.Steps = _defaults.STEPS,
+    strength: options.Strength = _defaults.STRENGTH,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
     out: Annotated[Path | None, typer.Option(help="The table; default results.csv in the run's folder.")] = None,
@@ -43,6 +44,7 @@ def attack(
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
     at_least_one(n=n, group_size=group_size)
     _checks.count("steps", steps, least=1)
+    _checks.one_of("--strength", strength, _defaults.STRENGTHS)
     _checks.count("random_state", seed)
     refuse_without_model(run)
     config = run_config(run)
@@ -86,6 +88,7 @@ def attack(
         batch=test.batch if config["per_batch"] else None,
         progress=sys.stderr.isatty() and not as_json,
         out=run / "evaluations.jsonl",
+        strength=strength,
     )
     write_table(to, results, raw_text=raw_text)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))

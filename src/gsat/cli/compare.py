@@ -45,6 +45,7 @@ def compare(
     alpha: options.Alpha = None,
     schedule: options.Schedule = _defaults.SCHEDULE,
     steps: options.Steps = _defaults.STEPS,
+    strength: options.Strength = _defaults.STRENGTH,
     n_test: Annotated[int, typer.Option(help="Test samples that are attacked.")] = 1000,
     n_validation: Annotated[int, typer.Option(help="Training samples held out to choose sizes.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Models trained at a time, one core each.")] = 1,
@@ -72,6 +73,7 @@ def compare(
     for case in cases:
         _checks.attack_text(case, _defaults.ATTACKS)
     at_least_one(seeds=seeds, jobs=jobs, threads=threads, n_test=n_test, n_validation=n_validation)
+    _checks.one_of("--strength", strength, _defaults.STRENGTHS)
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")
     sizes = tuple(numbers("--grid", grid, float))
@@ -102,6 +104,7 @@ def compare(
         n_test=n_test,
         n_validation=n_validation,
         steps=steps,
+        strength=strength,
         plan=Plan(
             "erm",
             n_outer=n_outer,

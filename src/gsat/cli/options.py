@@ -63,3 +63,6 @@ Threads = Annotated[
     int | None, typer.Option(help="Threads of torch, on which the last bits depend; default: what torch takes.")
 ]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
+Strength = Annotated[
+    str, typer.Option(help="How hard attacks search: fast (one search), standard or strong (the worst of several).")
+]

@@ -40,6 +40,7 @@ class Protocol:
     n_test: int = 1000
     n_validation: int = 1000
     steps: int = 100
+    strength: str = "standard"  # of the attacks on test rows; sizes are chosen with fast ones
     plan: Plan = field(default_factory=lambda: Plan("erm"))
     jobs: int = 1
     threads: int | None = None
@@ -119,6 +120,7 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
             random_state=plan.seed,
             batch=known.batch if plan.per_batch else None,
             out=None if out is None else out / "evaluations.jsonl",
+            strength=protocol.strength if part == "test" else "fast",
         )
         frames.append(frame.assign(part=part))
     result = pd.concat(frames, ignore_index=True).rename(columns={"attack": "case"})
