@@ -62,12 +62,12 @@ def _inert(value: Any) -> Any:
 def write(path: Path, content: bytes) -> None:
     """The bytes, in a folder that is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_dead_drafts(path.parent)
+    remove_dead_drafts(path.parent, path.name)
     replace_file(path, content)
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
     """All of the files or none, in a folder that is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    remove_dead_drafts(folder)
+    remove_dead_drafts(folder, *files)
     replace_files(folder, files)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gsat import _checks
-from gsat._files import LOCK, is_ours, locked, remove_dead_drafts, replace_file
+from gsat._files import LOCK, is_ours, locked, read_json, remove_dead_drafts, replace_file
 from gsat.cli.app import fail
 
 RUN_FILES = {
@@ -199,8 +199,8 @@ def _holds_files(path: Path) -> bool:
 def is_run(out: Path) -> bool:
     """Whether the folder has the config.json of a run."""
     try:
-        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        config = read_json(out / "config.json")
+    except (OSError, ValueError):
         return False
     return isinstance(config, dict) and "data" in config and bool({"defence", "defences"} & set(config))
 
@@ -214,7 +214,7 @@ def same_config(out: Path, config: dict[str, Any]) -> None:
 
 def _changed(out: Path, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What the run in `out` has other settings for: the one before and the one now."""
-    before = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    before = read_json(out / "config.json")
     now = json.loads(json.dumps(config))
     keys = sorted({*before, *now})
     if "threads" not in before:  # runs of earlier versions
@@ -226,14 +226,14 @@ def stored_threads(out: Path) -> int | None:
     """The number of threads of the run in `out`, if it has one."""
     if not is_run(out):
         return None
-    found = json.loads((out / "config.json").read_text(encoding="utf-8")).get("threads")
+    found = read_json(out / "config.json").get("threads")
     return found if isinstance(found, int) and found >= 1 else None
 
 
 def run_config(run: Path) -> dict[str, Any]:
     """The config.json of a run of `gsat train`."""
     path = run / "config.json"
-    config = _checks.parsed_json(str(path), path.read_bytes())
+    config = read_json(path)
     if not isinstance(config, dict) or "rows_checksum" not in config:
         raise ValueError(f"{run} must be a run of `gsat train`, got a config.json of something else")
     for name, kinds in CONFIG.items():

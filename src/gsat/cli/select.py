@@ -56,7 +56,7 @@ def select(
         fail(f"--out must end in .csv or .tsv, got {out}")
     at_least_one(threads=threads)
     drawn = out.with_suffix(".png")
-    remove_dead_drafts(out.parent)  # which may bring the files of a killed process to their places
+    remove_dead_drafts(out.parent, out.name, drawn.name)  # it may bring files of a killed process to their places
     vacant(out, drawn, force=force)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat._files import read_json
 from gsat.data.catalogue import CIFAR_BATCHES, KNOWN
 from gsat.data.files import needed, same_sum
 from gsat.data.readers.npz import all_arrays
@@ -66,8 +66,8 @@ def _cifar_labels(paths: tuple[Path, ...]) -> Pixels | None:
 
 
 def _json_labels(path: Path) -> Pixels:
-    with whole(path, "JSON", ValueError, TypeError, OverflowError, RecursionError):
-        return np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.uint8)
+    with whole(path, "JSON", ValueError, TypeError, OverflowError):
+        return np.asarray(read_json(path), dtype=np.uint8)
 
 
 def _picture(path: Path) -> Pixels:
