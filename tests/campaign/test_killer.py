@@ -1,11 +1,15 @@
 """Every command that writes is killed, at every change of a file's name and at random moments: nothing is lost."""
 
+import io
 import random
 import shutil
 
+import pandas as pd
 import pytest
 import tally
-from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run
+from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run, serve_mnist
+
+from web import serving
 
 pytestmark = pytest.mark.campaign
 
@@ -17,6 +21,9 @@ COMPARE += ["--n-inner", "2", "--n-validation", "10", "--out", "c", *SHORT]
 DEMO = ["demo", "--n-outer", "2", "--out", "d"]
 REPRODUCE = ["reproduce", "universal", "--quick", "--jobs", "1", "--out", "r"]
 PREDICT = ["predict", "run", TABLE, "--label", "kind", "--out", "p.csv"]
+DIAGNOSE = ["diagnose", TABLE, "--batch", "kind", "--n-splits", "2", "--out", "g"]
+ATTACK = ["attack", "run", "--structure", "fgm", "--n", "10"]
+FETCH = ["data", "fetch", "mnist", "--data-dir", "sets"]
 AT_RANDOM = 20 if tally.FULL else 1  # kills of each command at a random moment
 
 
@@ -123,18 +130,72 @@ def test_a_run_that_is_resumed(room):
     campaign("kill train --resume", again, stopped, lambda k: works(again, k) or same(k / "run", wanted, "the run"))
 
 
-def test_select(room):
-    outcomes = [content(prepared(room, "selected", SELECT))]
-    old = prepared(room, "selected", SELECT)
-    force = [*SELECT, "--seed", "1", "--force"]
-    outcomes.append(content(prepared(old, "selected-1", force)))
+@pytest.mark.parametrize("command", [SELECT, DIAGNOSE], ids=lambda command: command[0])
+def test_two_files_at_once(room, command):
+    name, force = command[0], [*command, "--seed", "1", "--force"]
+    old = prepared(room, name, command)
+    outcomes = [content(old), content(prepared(old, f"{name}-1", force))]
+    assert outcomes[0] != outcomes[1]
 
     def pairs(killed):
-        fault = works(SELECT, killed, "must be a new file")
+        fault = works(command, killed, "must be a new file")
         return fault or min((same(killed, wanted, "the pair") or "" for wanted in outcomes), key=len)
 
-    campaign("kill select", SELECT, room, pairs)
-    campaign("kill select --force", force, old, pairs)
+    campaign(f"kill {name}", command, room, pairs)
+    campaign(f"kill {name} --force", force, old, pairs)
+
+
+def attacked(folder):
+    """The table of an attack, without its times."""
+    return pd.read_csv(io.BytesIO(content(folder)["run/results.csv"])).drop(columns="seconds", errors="ignore")
+
+
+def test_attack(room):
+    trained = prepared(room, "trained", TRAIN)
+    old = prepared(trained, "attacked", ATTACK)
+    wanted = attacked(old)
+
+    def check(killed):
+        fault = works(ATTACK, killed, "must be a new file") or works([*ATTACK, "--force"], killed)
+        if fault or not attacked(killed).equals(wanted):
+            return fault or f"another table: {attacked(killed)}"
+        return f"left are {leftovers(killed)}" if leftovers(killed) else None
+
+    campaign("kill attack", ATTACK, trained, check)
+    campaign("kill attack --force", [*ATTACK, "--force"], old, check)
+
+
+def test_fetch(room):
+    with serving() as served:
+        serve_mnist(served, room)
+        old = prepared(room, "fetched", FETCH)
+        wanted, hidden = content(old), leftovers(old)
+
+        def check(killed):
+            fault = works(FETCH, killed) or works(["data", "info", "mnist", "--data-dir", "sets"], killed)
+            found = content(killed)
+            return fault or (None if (found, leftovers(killed)) == (wanted, hidden) else f"{set(found)} are there")
+
+        campaign("kill data fetch", FETCH, room, check)
+
+
+def test_saved_models(room):
+    trained = prepared(room, "trained", TRAIN)
+    both = prepared(trained, "both", [*TRAIN, "--seed", "1", "--out", "run1"])
+    old = prepared(both, "saved", ["save", "run", "m"])
+    save = ["save", "run1", "m"]
+    wanted = [content(both / name / "model") for name in ("run", "run1")]
+
+    def check(killed):
+        loads = ["predict", "m", TABLE, "--label", "kind", "--out", "p.csv"]
+        fault = works(loads, killed, "must be a folder with model.json")
+        found = content(killed / "m")
+        if fault or (found and found not in wanted):
+            return fault or f"the model is neither the old nor the new one: {sorted(found)}"
+        return works(save, killed) or same(killed / "m", wanted[1], "the model")
+
+    campaign("kill clf.save", save, both, check)
+    campaign("kill clf.save over another", save, old, check)
 
 
 def test_compare(room):
