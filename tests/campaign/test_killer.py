@@ -99,7 +99,7 @@ def test_a_new_run(room, then):
         fault = works(again, killed, "--force to overwrite it, or --resume", "--resume needs a run in --out")
         return fault or works([*TRAIN, "--force"], killed) or same(killed / "run", wanted, "the run")
 
-    campaign(f"kill train, then train {then}", TRAIN, room, check)
+    campaign(f"killed: train, then train {then}".rstrip(), TRAIN, room, check)
 
 
 def test_a_run_that_replaces_another(room):
@@ -118,7 +118,7 @@ def test_a_run_that_replaces_another(room):
         again = [*TRAIN, "--seed", "1", "--force"]
         return works(again, killed) or same(killed / "run", outcomes["1"], "the new run")
 
-    campaign("kill train --force", [*TRAIN, "--seed", "1", "--force"], old, check)
+    campaign("killed: train --force", [*TRAIN, "--seed", "1", "--force"], old, check)
 
 
 def test_a_run_that_is_resumed(room):
@@ -127,7 +127,7 @@ def test_a_run_that_is_resumed(room):
     for name in ("model", "checkpoint/step-000000002"):
         shutil.rmtree(stopped / "run" / name, ignore_errors=True)
     again = [*TRAIN, "--resume"]
-    campaign("kill train --resume", again, stopped, lambda k: works(again, k) or same(k / "run", wanted, "the run"))
+    campaign("killed: train --resume", again, stopped, lambda k: works(again, k) or same(k / "run", wanted, "the run"))
 
 
 @pytest.mark.parametrize("command", [SELECT, DIAGNOSE], ids=lambda command: command[0])
@@ -141,8 +141,8 @@ def test_two_files_at_once(room, command):
         fault = works(command, killed, "must be a new file")
         return fault or min((same(killed, wanted, "the pair") or "" for wanted in outcomes), key=len)
 
-    campaign(f"kill {name}", command, room, pairs)
-    campaign(f"kill {name} --force", force, old, pairs)
+    campaign(f"killed: {name}", command, room, pairs)
+    campaign(f"killed: {name} --force", force, old, pairs)
 
 
 def attacked(folder):
@@ -161,8 +161,8 @@ def test_attack(room):
             return fault or f"another table: {attacked(killed)}"
         return f"left are {leftovers(killed)}" if leftovers(killed) else None
 
-    campaign("kill attack", ATTACK, trained, check)
-    campaign("kill attack --force", [*ATTACK, "--force"], old, check)
+    campaign("killed: attack", ATTACK, trained, check)
+    campaign("killed: attack --force", [*ATTACK, "--force"], old, check)
 
 
 def test_fetch(room):
@@ -176,7 +176,7 @@ def test_fetch(room):
             found = content(killed)
             return fault or (None if (found, leftovers(killed)) == (wanted, hidden) else f"{set(found)} are there")
 
-        campaign("kill data fetch", FETCH, room, check)
+        campaign("killed: data fetch", FETCH, room, check)
 
 
 def test_saved_models(room):
@@ -194,8 +194,8 @@ def test_saved_models(room):
             return fault or f"the model is neither the old nor the new one: {sorted(found)}"
         return works(save, killed) or same(killed / "m", wanted[1], "the model")
 
-    campaign("kill clf.save", save, both, check)
-    campaign("kill clf.save over another", save, old, check)
+    campaign("killed: clf.save", save, both, check)
+    campaign("killed: clf.save over another", save, old, check)
 
 
 def test_compare(room):
@@ -210,8 +210,8 @@ def test_compare(room):
             return f"{fault}, after {found}"
         return f"left are {leftovers(killed / 'c')}" if leftovers(killed / "c") else None
 
-    campaign("kill compare", COMPARE, room, check)
-    campaign("kill compare --force", [*COMPARE, "--force"], old, check)
+    campaign("killed: compare", COMPARE, room, check)
+    campaign("killed: compare --force", [*COMPARE, "--force"], old, check)
 
 
 def test_demo_leaves_the_old_one_or_the_new_one(room):
@@ -225,7 +225,7 @@ def test_demo_leaves_the_old_one_or_the_new_one(room):
             return f"{fault}, {sorted(names ^ set(content(killed / 'd')))}, {leftovers(killed / 'd')}"
         return None
 
-    campaign("kill demo --force", again, old, check)
+    campaign("killed: demo --force", again, old, check)
 
 
 def test_reproduce(room):
@@ -235,8 +235,8 @@ def test_reproduce(room):
     def check(killed):
         return works(REPRODUCE, killed) or same(killed / "r", wanted, "the results")
 
-    campaign("kill reproduce", REPRODUCE, room, check)
-    campaign("kill reproduce again", REPRODUCE, old, check)
+    campaign("killed: reproduce", REPRODUCE, room, check)
+    campaign("killed: reproduce again", REPRODUCE, old, check)
 
 
 def test_single_files(room):
@@ -250,4 +250,4 @@ def test_single_files(room):
             fault = fault or (None if found == wanted == (killed / name).read_bytes() else f"{name} is another")
             return fault or (f"left are {leftovers(killed)}" if leftovers(killed) else None)
 
-        campaign(f"kill {command[0]}", command, trained, check)
+        campaign(f"killed: {command[0]}", command, trained, check)

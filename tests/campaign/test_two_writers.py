@@ -41,7 +41,7 @@ def test_two_runs(tmp_path, options):
             faults.append(f"round {number}: {ends}")
         elif content(room / "run") != wanted[seed] or leftovers(room / "run"):
             faults.append(f"round {number}: the run is not that of seed {seed}, or {leftovers(room / 'run')} are left")
-    tally.count(f"two writers: train {' '.join(options)}", ROUNDS, ROUNDS - len(faults), len(faults))
+    tally.count(f"two writers: train {' '.join(options)}".rstrip(), ROUNDS, ROUNDS - len(faults), len(faults))
     assert faults == []
 
 

@@ -43,7 +43,6 @@ def attack(
     """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
     at_least_one(n=n, group_size=group_size)
     _checks.count("steps", steps, least=1)
-    _checks.count("random_state", seed)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(

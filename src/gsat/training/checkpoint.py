@@ -19,6 +19,7 @@ from torch import Tensor
 from gsat._files import read_bytes, read_json, remove_dead_drafts, whole_folder, write_durably
 
 FORMAT = 1
+MOST = 10**9 - 1  # steps: a checkpoint is named with nine digits
 KEPT = 2  # the newest checkpoint, and the one before in case the newest is damaged
 
 
