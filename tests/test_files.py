@@ -24,6 +24,7 @@ from gsat._files import (
     replace_file,
     replace_files,
     whole_folder,
+    write_durably,
 )
 
 FOLDER = """
@@ -81,6 +82,20 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, small_fil
     with pytest.raises(OSError, match="File too large"):
         replace_file(tmp_path / "a", b"x" * 2000)
     assert contents(tmp_path) == {"a": "old"}
+
+
+def test_an_error_names_the_place_and_not_the_draft(tmp_path, small_files):
+    with pytest.raises(OSError, match=rf"File too large: '{re.escape(str(tmp_path))}/a'"):
+        replace_file(tmp_path / "a", b"x" * 2000)
+    with pytest.raises(FileNotFoundError, match=rf"No such file or directory: '{re.escape(str(tmp_path))}/none/a'"):
+        replace_file(tmp_path / "none" / "a", b"")
+    with pytest.raises(OSError, match=rf"File too large: '{re.escape(str(tmp_path))}'"):
+        replace_files(tmp_path, {"b": b"x" * 2000})
+    final = tmp_path / "model"
+    with pytest.raises(OSError, match=f"File too large: '{re.escape(str(final))}'"), whole_folder(final) as draft:
+        write_durably(draft / "a", b"x" * 2000)
+    with pytest.raises(OSError, match="elsewhere"), whole_folder(tmp_path / "model"):
+        raise OSError(5, "broken", "elsewhere")
 
 
 def test_files_that_are_replaced_together_fail_together(tmp_path, small_files):

@@ -1,6 +1,7 @@
 """A table of bad calls of the library, and of predict, attack and report: each ends with its message, at once."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -194,6 +195,7 @@ def home(tmp_path_factory):
     frame.head(0).to_csv(home / "header.csv", index=False)
     (home / "taken" / "universal").mkdir(parents=True)
     (home / "taken" / "universal" / "thesis.tex").write_text("mine")
+    (home / "link.csv").symlink_to("table.csv")
     quick = ("--n-outer", "3", "--n-inner", "2", "--out", home / "run")
     assert _run("train", home / "table.csv", "--label", "kind", *quick)[0] == 0
     (home / "loop").symlink_to(home / "loop")
@@ -209,6 +211,10 @@ def home(tmp_path_factory):
         shutil.copytree(home / "run", home / name)
         (home / name / file).write_text(text)
         (home / name / "results.csv").write_text("attack,accuracy,strength,eps\nnone,0.5,0,0\n")
+    for name, place in (("pipe", "results.csv"), ("pipe-beside", "more.csv"), ("pipe-run", "config.json")):
+        shutil.copytree(home / "run", home / name)
+        (home / name / place).unlink(missing_ok=True)
+        os.mkfifo(home / name / place)
     rows = "attack,strength,eps,accuracy,defence\nnone,0,0,{0},erm\npgd,1,0.1,{0},erm\n"
     tables = {
         "infinite": ("results.csv", rows.format("inf")),
@@ -246,7 +252,7 @@ COMMANDS = {
     "predict no data": (("predict", "model", "gone.csv"), "gone.csv"),
     "predict regressor": (("predict", "regressor", "table.csv", "--label", "kind"), "must hold a classifier"),
     "predict huge": (("predict", "model", "huge.csv", "--label", "kind"), "must hold finite float32 numbers"),
-    "predict over": (("predict", "model", "table.csv", "--out", "table.csv"), "--out must be a new file"),
+    "predict over": (("predict", "model", "table.csv", "--out", "huge.csv"), "--out must be a new file"),
     "predict to a folder": (("predict", "model", "table.csv", "--out", "run"), "--out must be a file"),
     "predict to a loop": (("predict", "model", "table.csv", "--label", "kind", "--out", "loop/x.csv"), "loop"),
     "predict nested": (("predict", "nested", "table.csv", "--label", "kind"), "config.json must be JSON.*nested"),
@@ -290,6 +296,22 @@ COMMANDS = {
     "report wrong": (("report", "wrong"), "perturbations.json must be"),
     "report log": (("report", "log"), "log.jsonl, line 2 must be a JSON object"),
     "report timing": (("report", "timing"), "timing.csv must have the column 'seconds'"),
+    "report pipe": (("report", "pipe"), "pipe/results.csv is no file|needs a folder with one of"),
+    "report pipe beside": (("report", "pipe-beside"), "pipe-beside/more.csv is no file"),
+    "predict over the data": (
+        ("predict", "model", "table.csv", "--label", "kind", "--out", "table.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "predict over a link to the data": (
+        ("predict", "model", "table.csv", "--label", "kind", "--out", "link.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "select over the data": (
+        ("select", "table.csv", "--label", "kind", "--out", "table.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "predict config is a pipe": (("predict", "pipe-run", "table.csv", "--label", "kind"), "config.json is no file"),
+    "train resume a pipe": ((*TRAIN[:-1], "pipe-run", "--resume"), "--resume needs a run in --out"),
     "report to a folder": (("report", "run", "--out", "model"), "--out must be a file, got the folder"),
     "train defence": (("train", "table.csv", "--label", "kind", "--defence", "magic"), "--defence must be one of"),
     "train lam": (("train", "table.csv", "--label", "kind", "--lam", "much"), "--lam must be a number"),
@@ -338,7 +360,7 @@ COMMANDS = {
         ("select", "table.csv", "--label", "kind", "--out", "new.xlsx"),
         "--out must end in .csv or .tsv",
     ),
-    "select over": (("select", "table.csv", "--label", "kind", "--out", "table.csv"), "--out must be a new file"),
+    "select over": (("select", "table.csv", "--label", "kind", "--out", "huge.csv"), "--out must be a new file"),
     "select resamples": (
         ("select", "table.csv", "--label", "kind", "-k", "2", "--n-resamples", "-1", "--out", "new.csv"),
         "n_resamples must be >= 0",

@@ -29,8 +29,9 @@ def replace_file(path: Path, data: bytes) -> None:
     """Replace a file's content, whole or not at all; where that fails, nothing is left of the try."""
     draft = beside(path, "draft")
     try:
-        write_durably(draft, data)
-        os.replace(draft, path)
+        with _named_after(draft, path):
+            write_durably(draft, data)
+            os.replace(draft, path)
     except BaseException:
         _remove(draft)
         raise
@@ -48,11 +49,12 @@ def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     place = folder / next(iter(files))
     draft, ready = beside(place, "draft"), beside(place, "ready")
     try:
-        draft.mkdir(parents=True)
-        for name, data in files.items():
-            write_durably(draft / name, data)
-        _sync(draft)
-        os.replace(draft, ready)
+        with _named_after(draft, folder):
+            draft.mkdir(parents=True)
+            for name, data in files.items():
+                write_durably(draft / name, data)
+            _sync(draft)
+            os.replace(draft, ready)
     except BaseException:
         _remove(draft)
         raise
@@ -84,11 +86,12 @@ def whole_folder(final: Path) -> Iterator[Path]:
     final = final.resolve()
     remove_dead_drafts(final.parent, final.name)
     draft, old = beside(final, "draft"), beside(final, "old")
-    draft.mkdir(parents=True)
     try:
-        yield draft
-        _sync(draft)
-        _exchange(draft, final, old)
+        with _named_after(draft, final):
+            draft.mkdir(parents=True)
+            yield draft
+            _sync(draft)
+            _exchange(draft, final, old)
     except BaseException:
         if old.exists() and not final.exists():
             os.replace(old, final)
@@ -132,6 +135,18 @@ def remove_dead_drafts(folder: Path, *names: str) -> None:
             _discard(path)
         else:
             _remove(path)
+
+
+@contextmanager
+def _named_after(draft: Path, final: Path) -> Iterator[None]:
+    """A block that writes a draft: an error of the system tells the place that was meant, also on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or not str(error.filename or draft).startswith(str(draft)):
+            raise
+        place = str(error.filename or draft).replace(str(draft), str(final))
+        raise OSError(error.errno, error.strerror, place) from error
 
 
 def _exchange(draft: Path, final: Path, old: Path) -> None:

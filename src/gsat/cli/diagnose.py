@@ -11,7 +11,7 @@ import typer
 
 from gsat._files import remove_dead_drafts
 from gsat.cli import options
-from gsat.cli.app import app, fail, user_errors
+from gsat.cli.app import app, fail, user_errors, visible
 from gsat.cli.files import vacant, write_together
 from gsat.data.source import Source
 
@@ -82,9 +82,9 @@ def diagnose(
     if as_json:
         typer.echo(json.dumps(content))
         return
-    typer.echo(found)
+    typer.echo(visible(str(found)))
     if found.structure == "group-sparse" or found.also == ("group-sparse",):
-        typer.echo(f"\nmost moved: {', '.join(moving[: found.k])}")
+        typer.echo(visible(f"\nmost moved: {', '.join(map(str, moving[: found.k]))}"))
     if out is not None:
         typer.echo(f"\nfigure: {out / FILES[1]}   numbers: {out / FILES[0]}")
 

@@ -18,9 +18,11 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def vacant(*paths: Path, force: bool) -> None:
-    """Raise unless the files can be written: none is there, or --force was given."""
+def vacant(*paths: Path, force: bool, data: str | None = None) -> None:
+    """Raise unless the files can be written: none is there, or --force was given; never over the `data` to be read."""
     for path in paths:
+        if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
+            fail(f"--out must be another file than the data, got {path}; it is not overwritten")
         if path.is_dir():
             fail(f"--out must be a file, got the folder {path}")
         if path.exists() and not force:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,7 +106,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_csv(path: Path) -> pd.DataFrame:
     """A table with a header; only empty fields and nan are missing values, so "none" and "NA" stay names."""
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values=["", "nan", "NaN"], encoding="utf-8")
+        content = io.BytesIO(read_bytes(path))
+        return pd.read_csv(content, keep_default_na=False, na_values=["", "nan", "NaN"], encoding="utf-8")
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} must be a table with a header, got an empty file") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
