@@ -35,7 +35,7 @@ COMMANDS = {  # the first, and the one that replaces what the first wrote
     "data fetch": (fetch := ["data", "fetch", "mnist", "--data-dir", "sets"], [*fetch[:-1], "others"]),
 }
 OF_RUNS = ("report", "predict", "attack", "clf.save")
-LIMITS = [0, 50, 150, 400, 700, 1000, 1500, 2000, 3000, 5000, 8000, 12_000, 20_000, 50_000, 100_000, 10**7]
+LIMITS = [0, 50, 150, 400, 700, 1000, 2000, 4000, 8000, 20_000, 100_000, 10**7]
 LIMITS = LIMITS if tally.FULL else [0, 400, 1500, 20_000]
 BYTES = ("No space left", "File too large")
 

@@ -24,7 +24,7 @@ PREDICT = ["predict", "run", TABLE, "--label", "kind", "--out", "p.csv"]
 DIAGNOSE = ["diagnose", TABLE, "--batch", "kind", "--n-splits", "2", "--out", "g"]
 ATTACK = ["attack", "run", "--structure", "fgm", "--n", "10"]
 FETCH = ["data", "fetch", "mnist", "--data-dir", "sets"]
-AT_RANDOM = 20 if tally.FULL else 1  # kills of each command at a random moment
+AT_RANDOM = 5 if tally.FULL else 1  # kills of each command at a random moment
 
 
 @pytest.fixture(scope="module")
