@@ -37,7 +37,8 @@ def cifar10(folder: Path | None) -> Table:
         rows = slice(start, start + PER_BATCH)
         y[rows], pixels = _binary(path) if labels is None else (labels[rows], _picture(path))
         content = y[rows].tobytes() + pixels.tobytes()
-        same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["cifar10"].sums[path.stem])
+        beside = paths[len(CIFAR_BATCHES) :]  # labels
+        same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["cifar10"].sums[path.stem], *beside)
         total.update(content)
         np.true_divide(pixels, 255, dtype=np.float32, out=X[rows])
     return Table(
