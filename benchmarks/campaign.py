@@ -1,4 +1,4 @@
-"""The totals of `make campaign`: what was tried, what ended cleanly, what failed, by part.
+"""The totals of `make campaign`: what was tried, what ended cleanly, what failed, by kind and by part.
 
 python benchmarks/campaign.py campaign.jsonl
 """
@@ -12,14 +12,19 @@ COLUMNS = ("tried", "clean", "failed")
 
 
 def totals(lines):
-    """The sums of the counts, by part in the order of their names, then of all."""
-    parts, whole = {}, Counter()
+    """The sums of the counts: of each kind ("kind: part") with its parts in the order of their names; then of all."""
+    parts, kinds, whole = {}, {}, Counter()
     for line in lines:
         found = json.loads(line)
         counts = {column: found[column] for column in COLUMNS}
-        parts.setdefault(found["part"], Counter()).update(counts)
-        whole.update(counts)
-    return [*sorted(parts.items()), ("all", whole)]
+        kind, _, part = found["part"].partition(": ")
+        for sums in (parts.setdefault((kind, part), Counter()), kinds.setdefault(kind, Counter()), whole):
+            sums.update(counts)
+    rows = []
+    for kind in sorted(kinds):
+        rows.append((kind, kinds[kind]))
+        rows += [(f"  {part}", sums) for (of, part), sums in sorted(parts.items()) if of == kind and part]
+    return [*rows, ("all", whole)]
 
 
 def main(path):

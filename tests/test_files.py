@@ -1,6 +1,8 @@
 """Drafts: whole or not at all, dead ones cleared and living ones kept; one process at a time in a folder."""
 
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -10,8 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from gsat import _files
-from gsat._files import locked, recover, remove_dead_drafts, replace_file, replace_files, whole_folder
+from gsat._files import (
+    append_line,
+    bounded,
+    locked,
+    marks,
+    parse_json,
+    read_json,
+    recover,
+    remove_dead_drafts,
+    replace_file,
+    replace_files,
+    whole_folder,
+    write_durably,
+)
 
 FOLDER = """
 from pathlib import Path
@@ -68,6 +82,20 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, small_fil
     with pytest.raises(OSError, match="File too large"):
         replace_file(tmp_path / "a", b"x" * 2000)
     assert contents(tmp_path) == {"a": "old"}
+
+
+def test_an_error_names_the_place_and_not_the_draft(tmp_path, small_files):
+    with pytest.raises(OSError, match=rf"File too large: '{re.escape(str(tmp_path))}/a'"):
+        replace_file(tmp_path / "a", b"x" * 2000)
+    with pytest.raises(FileNotFoundError, match=rf"No such file or directory: '{re.escape(str(tmp_path))}/none/a'"):
+        replace_file(tmp_path / "none" / "a", b"")
+    with pytest.raises(OSError, match=rf"File too large: '{re.escape(str(tmp_path))}'"):
+        replace_files(tmp_path, {"b": b"x" * 2000})
+    final = tmp_path / "model"
+    with pytest.raises(OSError, match=f"File too large: '{re.escape(str(final))}'"), whole_folder(final) as draft:
+        write_durably(draft / "a", b"x" * 2000)
+    with pytest.raises(OSError, match="elsewhere"), whole_folder(tmp_path / "model"):
+        raise OSError(5, "broken", "elsewhere")
 
 
 def test_files_that_are_replaced_together_fail_together(tmp_path, small_files):
@@ -161,9 +189,8 @@ def test_files_whose_writer_was_killed_are_all_old_or_all_new(tmp_path, n):
 def test_drafts_of_the_living_stay(tmp_path):
     with whole_folder(tmp_path / "model") as draft:
         (draft / "a").write_text("new")
-        result = python(
-            "from pathlib import Path; from gsat import _files; _files.remove_dead_drafts(Path('.'))", tmp_path
-        )
+        other = "from pathlib import Path; from gsat._files import remove_dead_drafts\nremove_dead_drafts(Path('.'))"
+        result = python(other, tmp_path)
         assert result.returncode == 0, result.stderr
         assert draft.exists()
     assert contents(tmp_path / "model") == {"a": "new"}
@@ -171,8 +198,8 @@ def test_drafts_of_the_living_stay(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_number_that_another_process_has_now_is_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "_start", lambda pid: 12345)
-    stale = _files._beside(tmp_path / "a", "draft")
+    monkeypatch.setattr(marks, "began", lambda pid: 12345)
+    stale = marks.beside(tmp_path / "a", "draft")
     monkeypatch.undo()
     stale.write_text("")
     remove_dead_drafts(tmp_path)
@@ -180,12 +207,110 @@ def test_a_number_that_another_process_has_now_is_told_apart(tmp_path, monkeypat
 
 
 def test_drafts_of_another_machine_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files.platform, "node", lambda: "elsewhere")
-    theirs = _files._beside(tmp_path / "a", "draft")
+    monkeypatch.setattr(marks.platform, "node", lambda: "elsewhere")
+    theirs = marks.beside(tmp_path / "a", "draft")
     monkeypatch.undo()
     theirs.write_text("")
     remove_dead_drafts(tmp_path)
     assert names(tmp_path) == {theirs.name}
+
+
+@pytest.fixture
+def dead():
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_drafts_of_earlier_versions_are_cleared_when_their_process_is_dead(tmp_path, dead):
+    mine = {".config.json", ".step-000000002", ".0123456789abcdef0123.csv", ".table.csv"}
+    for name in mine:
+        (tmp_path / f"{name}.{dead}").write_text("")
+        (tmp_path / f"{name}.{os.getpid()}").write_text("")
+    others = {f"{name}.{dead}" for name in (".notes.txt", ".vacation.2024", "table.csv")}
+    for name in others:
+        (tmp_path / name).write_text("")
+    remove_dead_drafts(tmp_path, "table.csv")
+    assert names(tmp_path) == {f"{name}.{os.getpid()}" for name in mine} | others
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("read_first", [True, False])
+def test_a_model_that_an_earlier_version_was_replacing_is_put_back(tmp_path, dead, there, read_first):
+    final = tmp_path / "mine"
+    for folder, text in [(final, "new")] * there + [(tmp_path / f".mine.{dead}.old", "old")]:
+        folder.mkdir()
+        (folder / "a").write_text(text)
+    if read_first:
+        recover(final)
+    remove_dead_drafts(tmp_path, "mine")
+    assert names(tmp_path) == {"mine"}
+    assert contents(final) == {"a": "new" if there else "old"}
+
+
+def test_a_line_is_appended_whole_or_not_at_all(tmp_path, small_files):
+    path = tmp_path / "log"
+    append_line(path, b"first")
+    with path.open("ab") as file:
+        file.write(b"cut of")
+    append_line(path, b"second")
+    assert path.read_bytes() == b"first\ncut of\nsecond\n"
+    with pytest.raises(OSError, match="File too large"):
+        append_line(path, b"x" * 2000)
+    assert path.read_bytes() == b"first\ncut of\nsecond\n"
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (nested(bounded.DEEPEST + 2), "f.json must be JSON, got lists or objects nested too deeply"),
+        (nested(100_000), "f.json must be JSON, got lists or objects nested too deeply"),
+        ('{"a": ' * 150 + "1" + "}" * 150, "f.json must be JSON, got lists or objects nested too deeply"),
+        ("[1", "f.json must be JSON in UTF-8, got: "),
+        ("", "f.json must be JSON in UTF-8, got: "),
+        ("1" * 10_000, "f.json must be JSON in UTF-8, got: "),
+        ("x" * 101, "f.json must have at most 100 bytes, got 101"),
+    ],
+)
+def test_json_within_bounds(tmp_path, monkeypatch, text, message):
+    if "at most" in message:
+        monkeypatch.setattr(bounded, "LARGEST", 100)
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_json(path)
+    with pytest.raises(ValueError, match=message):
+        parse_json("f.json", text)
+
+
+def test_json_as_deep_as_allowed(tmp_path):
+    (tmp_path / "f.json").write_text(nested(bounded.DEEPEST + 1))
+    assert read_json(tmp_path / "f.json") == json.loads(nested(bounded.DEEPEST + 1))
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "nothing"])
+def test_json_is_read_from_files_only(tmp_path, kind):
+    path = tmp_path / "f.json"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="No such file" if kind == "nothing" else "is no file"):
+        read_json(path)
+
+
+def test_no_other_place_parses_json_of_files():
+    root = Path(bounded.__file__).parents[1]
+    parses = re.compile(r"json\.loads?\((?!json\.dumps)")
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if parses.search(path.read_text("utf-8"))}
+    assert found == {"_files/bounded.py", "data/readers/apart.py"}  # the latter: between two processes of our own
 
 
 def test_names_that_are_not_drafts_stay(tmp_path):

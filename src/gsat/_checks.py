@@ -6,7 +6,6 @@ the command line finds a wrong option before torch is loaded.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -70,16 +69,6 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
     return str(value)
-
-
-def parsed_json(name: str, text: str | bytes) -> Any:
-    """What JSON text holds; `name` is that of its file."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError(f"{name} must be JSON, got lists or objects nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"{name} must be JSON, got: {error}") from None
 
 
 def not_anndata(name: str, value: Any, instead: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ from tqdm.auto import tqdm
 from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, rows
 from gsat._arrays.sampling import take, take_labels
+from gsat._files import append_line, parse_json, read_bytes
 from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE
 from gsat.attacks.masking import warn_of_masking
@@ -223,10 +223,10 @@ class _Cache:
             digest.update(f"{_exact(take(X, chosen))} {_exact(take(labels, chosen))}".encode())
         self.base = digest.hexdigest()
         self.known: dict[str, dict[str, Any]] = {}
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for line in read_bytes(path).split(b"\n") if path.exists() else []:
             try:
-                entry = json.loads(line)
-                self.known[entry["key"]] = entry["row"]
+                entry = parse_json(str(path), line)
+                self.known[entry["key"]] = {**entry["row"]}
             except (ValueError, TypeError, KeyError):
                 continue  # a line cut off by a kill: its row is run again
 
@@ -241,11 +241,7 @@ class _Cache:
     def put(self, name: str, attack: Attack | None, row: dict[str, Any]) -> None:
         """Append the row."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"key": self._key(name, attack), "row": row}) + "\n"
-        with self.path.open("ab+") as file:
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                line = "\n" + line  # the last line was cut off
-            file.write(line.encode())
+        append_line(self.path, json.dumps({"key": self._key(name, attack), "row": row}).encode())
 
 
 def _exact(value: Any) -> str:

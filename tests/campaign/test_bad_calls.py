@@ -1,6 +1,7 @@
 """A table of bad calls of the library, and of predict, attack and report: each ends with its message, at once."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -178,9 +179,9 @@ def test_a_bad_call_ends_with_its_message(name):
         with pytest.raises((ValueError, TypeError, OSError, FloatingPointError), match=message):
             call()
     except BaseException:
-        tally.count("bad calls", 1, 0, 1)
+        tally.count("bad inputs: calls of the library", 1, 0, 1)
         raise
-    tally.count("bad calls", 1, 1, 0)
+    tally.count("bad inputs: calls of the library", 1, 1, 0)
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,11 @@ def home(tmp_path_factory):
     frame = pd.DataFrame(X, columns=list("abcde")).assign(kind=Y)
     frame.to_csv(home / "table.csv", index=False)
     frame.assign(a=frame["a"].astype(float) * 1e300).to_csv(home / "huge.csv", index=False)
+    frame.assign(kind="x").to_csv(home / "one-class.csv", index=False)
+    frame.head(0).to_csv(home / "header.csv", index=False)
+    (home / "taken" / "universal").mkdir(parents=True)
+    (home / "taken" / "universal" / "thesis.tex").write_text("mine")
+    (home / "link.csv").symlink_to("table.csv")
     quick = ("--n-outer", "3", "--n-inner", "2", "--out", home / "run")
     assert _run("train", home / "table.csv", "--label", "kind", *quick)[0] == 0
     (home / "loop").symlink_to(home / "loop")
@@ -205,6 +211,10 @@ def home(tmp_path_factory):
         shutil.copytree(home / "run", home / name)
         (home / name / file).write_text(text)
         (home / name / "results.csv").write_text("attack,accuracy,strength,eps\nnone,0.5,0,0\n")
+    for name, place in (("pipe", "results.csv"), ("pipe-beside", "more.csv"), ("pipe-run", "config.json")):
+        shutil.copytree(home / "run", home / name)
+        (home / name / place).unlink(missing_ok=True)
+        os.mkfifo(home / name / place)
     rows = "attack,strength,eps,accuracy,defence\nnone,0,0,{0},erm\npgd,1,0.1,{0},erm\n"
     tables = {
         "infinite": ("results.csv", rows.format("inf")),
@@ -232,6 +242,8 @@ def _run(*args):
     return result.exit_code, result.output, result.exception
 
 
+TRAIN = ("train", "table.csv", "--label", "kind", "--out", "new")
+COMPARE = ("compare", "table.csv", "--label", "kind", "--n-outer", "2", "--seeds", "1", "--out", "new")
 COMMANDS = {
     "predict nowhere": (("predict", "nowhere", "table.csv"), "nowhere must be a folder with model.json"),
     "predict loop": (("predict", "loop", "table.csv"), "loop"),
@@ -240,7 +252,7 @@ COMMANDS = {
     "predict no data": (("predict", "model", "gone.csv"), "gone.csv"),
     "predict regressor": (("predict", "regressor", "table.csv", "--label", "kind"), "must hold a classifier"),
     "predict huge": (("predict", "model", "huge.csv", "--label", "kind"), "must hold finite float32 numbers"),
-    "predict over": (("predict", "model", "table.csv", "--out", "table.csv"), "--out must be a new file"),
+    "predict over": (("predict", "model", "table.csv", "--out", "huge.csv"), "--out must be a new file"),
     "predict to a folder": (("predict", "model", "table.csv", "--out", "run"), "--out must be a file"),
     "predict to a loop": (("predict", "model", "table.csv", "--label", "kind", "--out", "loop/x.csv"), "loop"),
     "predict nested": (("predict", "nested", "table.csv", "--label", "kind"), "config.json must be JSON.*nested"),
@@ -260,7 +272,7 @@ COMMANDS = {
     "attack steps": (("attack", "run", "--steps", "0"), "steps must be >= 1, got 0"),
     "attack n": (("attack", "run", "--n", "0"), "--n must be >= 1, got 0"),
     "attack group": (("attack", "run", "--group-size", "0"), "group_size must be >= 1, got 0|--group-size must be"),
-    "attack seed": (("attack", "run", "--seed", "-1"), "random_state must be >= 0, got -1"),
+    "attack seed": (("attack", "run", "--seed", "-1"), "--seed must be >= 0"),
     "attack nested": (("attack", "nested-run"), "config.json must be JSON.*nested"),
     "attack foreign": (("attack", "foreign"), "must be a run of `gsat train`"),
     "attack partial": (("attack", "partial"), "config.json .*data"),
@@ -284,6 +296,125 @@ COMMANDS = {
     "report wrong": (("report", "wrong"), "perturbations.json must be"),
     "report log": (("report", "log"), "log.jsonl, line 2 must be a JSON object"),
     "report timing": (("report", "timing"), "timing.csv must have the column 'seconds'"),
+    "report pipe": (("report", "pipe"), "pipe/results.csv is no file|needs a folder with one of"),
+    "report pipe beside": (("report", "pipe-beside"), "pipe-beside/more.csv is no file"),
+    "predict over the data": (
+        ("predict", "model", "table.csv", "--label", "kind", "--out", "table.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "predict over a link to the data": (
+        ("predict", "model", "table.csv", "--label", "kind", "--out", "link.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "select over the data": (
+        ("select", "table.csv", "--label", "kind", "--out", "table.csv", "--force"),
+        "--out must be another file than the data",
+    ),
+    "predict config is a pipe": (("predict", "pipe-run", "table.csv", "--label", "kind"), "config.json is no file"),
+    "train resume a pipe": ((*TRAIN[:-1], "pipe-run", "--resume"), "--resume needs a run in --out"),
+    "report to a folder": (("report", "run", "--out", "model"), "--out must be a file, got the folder"),
+    "train defence": (("train", "table.csv", "--label", "kind", "--defence", "magic"), "--defence must be one of"),
+    "train lam": (("train", "table.csv", "--label", "kind", "--lam", "much"), "--lam must be a number"),
+    "train lam 0": ((*TRAIN, "--lam", "0"), "lam must be > 0, got 0"),
+    "train lam nan": ((*TRAIN, "--lam", "nan"), "lam must be .*got nan"),
+    "train n_outer": ((*TRAIN, "--n-outer", "0"), "n_outer must be >= 1, got 0"),
+    "train huge whole number": ((*TRAIN, "--n-outer", "9" * 40), "n_outer must be <= 999999999"),
+    "train group": ((*TRAIN, "--group-size", "0"), "group_size must be >= 1, got 0"),
+    "train k": ((*TRAIN, "--k", "-3"), "k must be"),
+    "train alpha": ((*TRAIN, "--alpha", "2"), "alpha must be .*got 2"),
+    "train budget": ((*TRAIN, "--budget", "-1"), "budget must be > 0, got -1"),
+    "train eps": ((*TRAIN, "--defence", "pgd", "--eps", "-1"), "eps must be .*got -1"),
+    "train solver": ((*TRAIN, "--solver", "magic"), "solver must be one of .*got 'magic'"),
+    "train schedule": ((*TRAIN, "--schedule", "magic"), "schedule must be"),
+    "train ema": ((*TRAIN, "--ema", "7"), "ema must be .*got 7"),
+    "train threads": ((*TRAIN, "--threads", "0"), "--threads must be >= 1, got 0"),
+    "train seed": ((*TRAIN, "--seed", "-1"), "--seed must be >= 0 and < 4294967296, got -1"),
+    "train huge seed": ((*TRAIN, "--seed", "9" * 30), "--seed must be >= 0 and < 4294967296, got 9+"),
+    "train model": ((*TRAIN, "--model", "resnet"), "model must be one of elu, alexnet"),
+    "train module": ((*TRAIN, "--model", "nowhere.at.all:net"), "nowhere"),
+    "train width": ((*TRAIN, "--model", "alexnet", "--width", "-1"), "in_shape must be .channels, height, width."),
+    "train fraction": ((*TRAIN, "--test-fraction", "1.5"), "test_fraction must leave .*got 1.5"),
+    "train no such batch": ((*TRAIN, "--batch", "lab"), "must have the column that batch='lab' names"),
+    "train left-out batch": ((*TRAIN, "--batch", "kind2", "--test-batch", "z"), "kind2"),
+    "train memory": ((*TRAIN, "--max-memory", "many"), "max.memory must be"),
+    "train over a file": (("train", "table.csv", "--label", "kind", "--out", "table.csv"), "--out must be a folder"),
+    "train over others": (
+        ("train", "table.csv", "--label", "kind", "--out", "."),
+        "--out must be a new folder or a run",
+    ),
+    "train over a run": (("train", "table.csv", "--label", "kind", "--out", "run"), "--force to overwrite it"),
+    "train loop": (("train", "table.csv", "--label", "kind", "--out", "loop/x"), "loop"),
+    "train resume nothing": ((*TRAIN, "--resume"), "--resume needs a run in --out"),
+    "train resume others": (
+        ("train", "table.csv", "--label", "kind", "--out", "run", "--resume", "--seed", "5"),
+        "--resume needs the options of the run: .*seed was 0, is 5",
+    ),
+    "train resume nested": (("train", "table.csv", "--label", "kind", "--out", "nested", "--resume"), "--resume needs"),
+    "train one class": (("train", "one-class.csv", "--label", "kind", "--out", "new"), "at least two classes|classes"),
+    "train rows 0": (("train", "header.csv", "--label", "kind", "--out", "new"), "must hold at least one sample"),
+    "train huge numbers": (("train", "huge.csv", "--label", "kind", "--out", "new"), "must hold finite float32"),
+    "train no label": (("train", "table.csv", "--out", "new"), "--label must"),
+    "train no such set": (("train", "nosuchset", "--out", "new"), "nosuchset"),
+    "select k": (("select", "table.csv", "--label", "kind", "-k", "0", "--out", "new.csv"), "k must be"),
+    "select ending": (
+        ("select", "table.csv", "--label", "kind", "--out", "new.xlsx"),
+        "--out must end in .csv or .tsv",
+    ),
+    "select over": (("select", "table.csv", "--label", "kind", "--out", "huge.csv"), "--out must be a new file"),
+    "select resamples": (
+        ("select", "table.csv", "--label", "kind", "-k", "2", "--n-resamples", "-1", "--out", "new.csv"),
+        "n_resamples must be >= 0",
+    ),
+    "select one class": (("select", "one-class.csv", "--label", "kind", "--out", "new.csv"), "class"),
+    "diagnose no batch": (("diagnose", "table.csv", "--label", "kind"), "--batch must name the column"),
+    "diagnose one batch": (("diagnose", "one-class.csv", "--batch", "kind"), "batch must name at least two batches"),
+    "diagnose to a file": (
+        ("diagnose", "table.csv", "--batch", "kind", "--out", "table.csv"),
+        "--out must be a folder",
+    ),
+    "diagnose splits": (
+        ("diagnose", "table.csv", "--batch", "kind", "--n-splits", "0"),
+        "n_splits must be >= 2, got 0",
+    ),
+    "diagnose samples": (("diagnose", "table.csv", "--batch", "kind", "--max-samples", "0"), "max_samples must be"),
+    "diagnose rank": (("diagnose", "table.csv", "--batch", "kind", "--max-rank", "-1"), "max_rank must be"),
+    "diagnose seed": (("diagnose", "table.csv", "--batch", "kind", "--seed", "-1"), "--seed must be >= 0"),
+    "compare defences": ((*COMPARE, "--defences", "erm,magic"), "--defences must be of .*got 'magic'"),
+    "compare attacks": ((*COMPARE, "--attacks", "magic@0.1"), "attack must be one of"),
+    "compare strength": ((*COMPARE, "--attacks", "pgd@lots"), "an attack must read"),
+    "compare negative": ((*COMPARE, "--attacks", "low-rank:-1@0.1"), "rank must be >= 0"),
+    "compare seeds": ((*COMPARE, "--seeds", "0"), "--seeds must be >= 1, got 0"),
+    "compare jobs": ((*COMPARE, "--jobs", "0"), "--jobs must be >= 1, got 0"),
+    "compare rule": ((*COMPARE, "--rule", "magic"), "--rule must be matched or tuned"),
+    "compare grid": ((*COMPARE, "--grid", "a"), "--grid must be numbers"),
+    "compare over a file": (
+        ("compare", "table.csv", "--label", "kind", "--out", "table.csv"),
+        "--out must be a folder",
+    ),
+    "compare fraction": ((*COMPARE, "--test-fraction", "0"), "--test-fraction must leave samples to attack"),
+    "demo over others": (("demo", "--out", "."), "--out must be a new folder or a run of gsat"),
+    "demo over a file": (("demo", "--out", "table.csv"), "--out must be a folder"),
+    "demo threads": (("demo", "--threads", "-2", "--out", "new"), "--threads must be >= 1, got -2"),
+    "demo steps": (("demo", "--n-outer", "0", "--out", "new"), "n_outer must be >= 1, got 0"),
+    "reproduce name": (("reproduce", "magic", "--out", "new"), "NAME must be one of .* got 'magic'"),
+    "reproduce scale": (("reproduce", "universal", "--scale", "huge", "--out", "new"), "--scale must be one of"),
+    "reproduce seeds": (("reproduce", "universal", "--seeds", "0", "--out", "new"), "--seeds must be >= 1, got 0"),
+    "reproduce jobs": (("reproduce", "universal", "--jobs", "0", "--out", "new"), "--jobs must be >= 1, got 0"),
+    "reproduce to a file": (("reproduce", "universal", "--out", "table.csv"), "--out must be a folder"),
+    "reproduce over others": (
+        ("reproduce", "universal", "--quick", "--out", "taken"),
+        "--out must not hold other results",
+    ),
+    "reproduce over no results": (
+        ("reproduce", "universal", "--quick", "--out", "taken", "--force"),
+        "--force replaces results only",
+    ),
+    "fetch name": (("data", "fetch", "magic"), "name must be one of"),
+    "fetch into a file": (("data", "fetch", "mnist", "--data-dir", "table.csv"), "table.csv"),
+    "info name": (("data", "info", "magic"), "magic"),
+    "info label": (("data", "info", "table.csv", "--label", "no\nsuch"), "must have the column that label='no"),
+    "info no user": (("data", "info", "table.csv", "--data-dir", "~nosuchuser/x", "--label", "nope"), "nope"),
+    "list no user": (("data", "list", "--data-dir", "~nosuchuser/x"), "~nosuchuser/x must start with the home folder"),
 }  # fmt: skip
 
 
@@ -292,12 +423,14 @@ def test_a_bad_command_ends_with_one_line(name, home, monkeypatch):
     monkeypatch.chdir(home)
     args, message = COMMANDS[name]
     code, output, error = _run(*args)
-    clean = code == 2 and isinstance(error, SystemExit) and "Traceback" not in output
+    made = [path for path in (home / "report.html", *home.glob("new*")) if path.exists()]
+    for path in made:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    clean = code == 2 and isinstance(error, SystemExit) and "Traceback" not in output and not made
     right = re.search(message, output) is not None
-    tally.count("bad commands", 1, int(clean and right), int(not (clean and right)))
-    assert clean, (code, output, error)
+    tally.count("bad inputs: options and folders of commands", 1, int(clean and right), int(not (clean and right)))
+    assert clean, (code, output, error, made)
     assert right, output
-    assert not (home / "report.html").exists()
 
 
 def test_the_table_is_as_long_as_promised():

@@ -395,7 +395,7 @@ def test_bad_file(tmp_path, runs, file, command):
     arguments = [*before, str(path), *named, *after]
     done = CliRunner().invoke(app, [each.format(**places) for each in arguments])
     said = wrong(done, expected, path, tmp_path / "out")
-    tally.count(f"bad files, {command}", 1, int(said is None), int(said is not None))
+    tally.count(f"bad inputs: files, {command}", 1, int(said is None), int(said is not None))
     assert said is None
 
 

@@ -36,7 +36,16 @@ FORMATS = {  # ending: how to write a good file
     "idx": (".idx", samples.write_idx),
     "idx.gz": (".gz", samples.write_idx_gz),
 }
-CASES = dict.fromkeys(FORMATS, 390 if tally.FULL else 17)  # 3,510 and 153 in all
+SETS = {  # name of the set, how to write a small one; every file of them has a sum
+    "mnist.gz": ("mnist", samples.write_mnist),
+    "mnist": ("mnist", samples.write_mnist_plain),
+    "cifar10.png": ("cifar10", samples.write_png),
+    "cifar10.bin": ("cifar10", samples.write_bin),
+    "cifar10.webp": ("cifar10", samples.write_webp),
+}
+CASES = dict.fromkeys(FORMATS, 450 if tally.FULL else 17) | dict.fromkeys(SETS, 200 if tally.FULL else 10)
+CASES |= dict.fromkeys(("parquet", "h5ad", "sparse"), 150 if tally.FULL else 17)  # each case is a process
+CASES["cifar10.webp"] = 120 if tally.FULL else 4  # its pictures are large; 4,070 and 197 in all
 EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1)
 ROOM = 3 * 2**30  # bytes of addresses beside what the libraries take
 SHOWN = 4000  # characters of a message that a person may still read
@@ -79,11 +88,15 @@ def complaint(name: str, path: Path, before: Table, touched: Path) -> str | None
             if name.startswith("idx"):
                 found = read_idx(path)
                 return unequal_idx(name, path, found, before)
+            if name in SETS:
+                table = load(SETS[name][0], data_dir=path)
+                same = table.checksum == before.checksum and np.array_equal(table.X, before.X)
+                return None if same and table.y.tolist() == before.y.tolist() else "another set than before"
             options = {"label": "phenotype", "missing": -1} if name == "plink" else {"label": "y", "batch": "b"}
             table = load(path, **options)
     except (ValueError, OSError) as error:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        if path.stem not in text:
+        if (touched.name if name in SETS else path.stem) not in text:
             return f"an error that does not name the file: {text[:300]}"
         return None if len(text) < SHOWN else f"an error of {len(text)} characters: {text[:300]}"
     except BaseException as error:
@@ -129,14 +142,18 @@ def unequal_idx(name: str, path: Path, found: np.ndarray, before: np.ndarray) ->
 
 def run(name: str, count: int, folder: Path) -> list[str]:
     """The complaints about `count` damaged files of one format."""
-    ending, write = FORMATS[name]
-    path = write(folder / f"damaged{ending}")
-    files = [path, *(path.with_suffix(each) for each in (".bim", ".fam") if name == "plink")]
-    good = {each: each.read_bytes() for each in files}
-    if name.startswith("idx"):
-        before = read_idx(path)
+    if name in SETS:
+        of_set, write = SETS[name]
+        write(folder)
+        path, files = folder, sorted(each for each in folder.rglob("*") if each.is_file())
+        before = load(of_set, data_dir=folder)
     else:
-        before = load(path, **({"label": "phenotype"} if name == "plink" else {"label": "y", "batch": "b"}))
+        ending, write = FORMATS[name]
+        path = write(folder / f"damaged{ending}")
+        files = [path, *(path.with_suffix(each) for each in (".bim", ".fam") if name == "plink")]
+        options = {"label": "phenotype"} if name == "plink" else {"label": "y", "batch": "b"}
+        before = read_idx(path) if name.startswith("idx") else load(path, **options)
+    good = {each: each.read_bytes() for each in files}
     apart.SILENCE = 20.0
     resource.setrlimit(resource.RLIMIT_AS, ((memory.address_space() or ROOM) + ROOM,) * 2)
     found = []
@@ -150,7 +167,7 @@ def run(name: str, count: int, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, *SETS])
 def test_damaged_files(tmp_path, name):
     count = CASES[name]
     done = subprocess.run(
@@ -162,7 +179,7 @@ def test_damaged_files(tmp_path, name):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     complaints = json.loads(done.stdout.splitlines()[-1])
-    tally.count(f"fuzzed {name}", count, count - len(complaints), len(complaints))
+    tally.count(f"fuzzed: {name}", count, count - len(complaints), len(complaints))
     assert not complaints, "\n".join(complaints)
 
 

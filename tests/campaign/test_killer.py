@@ -1,11 +1,15 @@
 """Every command that writes is killed, at every change of a file's name and at random moments: nothing is lost."""
 
+import io
 import random
 import shutil
 
+import pandas as pd
 import pytest
 import tally
-from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run
+from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run, serve_mnist
+
+from web import serving
 
 pytestmark = pytest.mark.campaign
 
@@ -17,7 +21,10 @@ COMPARE += ["--n-inner", "2", "--n-validation", "10", "--out", "c", *SHORT]
 DEMO = ["demo", "--n-outer", "2", "--out", "d"]
 REPRODUCE = ["reproduce", "universal", "--quick", "--jobs", "1", "--out", "r"]
 PREDICT = ["predict", "run", TABLE, "--label", "kind", "--out", "p.csv"]
-AT_RANDOM = 20 if tally.FULL else 1  # kills of each command at a random moment
+DIAGNOSE = ["diagnose", TABLE, "--batch", "kind", "--n-splits", "2", "--out", "g"]
+ATTACK = ["attack", "run", "--structure", "fgm", "--n", "10"]
+FETCH = ["data", "fetch", "mnist", "--data-dir", "sets"]
+AT_RANDOM = 5 if tally.FULL else 1  # kills of each command at a random moment
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +99,7 @@ def test_a_new_run(room, then):
         fault = works(again, killed, "--force to overwrite it, or --resume", "--resume needs a run in --out")
         return fault or works([*TRAIN, "--force"], killed) or same(killed / "run", wanted, "the run")
 
-    campaign(f"kill train, then train {then}", TRAIN, room, check)
+    campaign(f"killed: train, then train {then}".rstrip(), TRAIN, room, check)
 
 
 def test_a_run_that_replaces_another(room):
@@ -111,7 +118,7 @@ def test_a_run_that_replaces_another(room):
         again = [*TRAIN, "--seed", "1", "--force"]
         return works(again, killed) or same(killed / "run", outcomes["1"], "the new run")
 
-    campaign("kill train --force", [*TRAIN, "--seed", "1", "--force"], old, check)
+    campaign("killed: train --force", [*TRAIN, "--seed", "1", "--force"], old, check)
 
 
 def test_a_run_that_is_resumed(room):
@@ -120,21 +127,75 @@ def test_a_run_that_is_resumed(room):
     for name in ("model", "checkpoint/step-000000002"):
         shutil.rmtree(stopped / "run" / name, ignore_errors=True)
     again = [*TRAIN, "--resume"]
-    campaign("kill train --resume", again, stopped, lambda k: works(again, k) or same(k / "run", wanted, "the run"))
+    campaign("killed: train --resume", again, stopped, lambda k: works(again, k) or same(k / "run", wanted, "the run"))
 
 
-def test_select(room):
-    outcomes = [content(prepared(room, "selected", SELECT))]
-    old = prepared(room, "selected", SELECT)
-    force = [*SELECT, "--seed", "1", "--force"]
-    outcomes.append(content(prepared(old, "selected-1", force)))
+@pytest.mark.parametrize("command", [SELECT, DIAGNOSE], ids=lambda command: command[0])
+def test_two_files_at_once(room, command):
+    name, force = command[0], [*command, "--seed", "1", "--force"]
+    old = prepared(room, name, command)
+    outcomes = [content(old), content(prepared(old, f"{name}-1", force))]
+    assert outcomes[0] != outcomes[1]
 
     def pairs(killed):
-        fault = works(SELECT, killed, "must be a new file")
+        fault = works(command, killed, "must be a new file")
         return fault or min((same(killed, wanted, "the pair") or "" for wanted in outcomes), key=len)
 
-    campaign("kill select", SELECT, room, pairs)
-    campaign("kill select --force", force, old, pairs)
+    campaign(f"killed: {name}", command, room, pairs)
+    campaign(f"killed: {name} --force", force, old, pairs)
+
+
+def attacked(folder):
+    """The table of an attack, without its times."""
+    return pd.read_csv(io.BytesIO(content(folder)["run/results.csv"])).drop(columns="seconds", errors="ignore")
+
+
+def test_attack(room):
+    trained = prepared(room, "trained", TRAIN)
+    old = prepared(trained, "attacked", ATTACK)
+    wanted = attacked(old)
+
+    def check(killed):
+        fault = works(ATTACK, killed, "must be a new file") or works([*ATTACK, "--force"], killed)
+        if fault or not attacked(killed).equals(wanted):
+            return fault or f"another table: {attacked(killed)}"
+        return f"left are {leftovers(killed)}" if leftovers(killed) else None
+
+    campaign("killed: attack", ATTACK, trained, check)
+    campaign("killed: attack --force", [*ATTACK, "--force"], old, check)
+
+
+def test_fetch(room):
+    with serving() as served:
+        serve_mnist(served, room)
+        old = prepared(room, "fetched", FETCH)
+        wanted, hidden = content(old), leftovers(old)
+
+        def check(killed):
+            fault = works(FETCH, killed) or works(["data", "info", "mnist", "--data-dir", "sets"], killed)
+            found = content(killed)
+            return fault or (None if (found, leftovers(killed)) == (wanted, hidden) else f"{set(found)} are there")
+
+        campaign("killed: data fetch", FETCH, room, check)
+
+
+def test_saved_models(room):
+    trained = prepared(room, "trained", TRAIN)
+    both = prepared(trained, "both", [*TRAIN, "--seed", "1", "--out", "run1"])
+    old = prepared(both, "saved", ["save", "run", "m"])
+    save = ["save", "run1", "m"]
+    wanted = [content(both / name / "model") for name in ("run", "run1")]
+
+    def check(killed):
+        loads = ["predict", "m", TABLE, "--label", "kind", "--out", "p.csv"]
+        fault = works(loads, killed, "must be a folder with model.json")
+        found = content(killed / "m")
+        if fault or (found and found not in wanted):
+            return fault or f"the model is neither the old nor the new one: {sorted(found)}"
+        return works(save, killed) or same(killed / "m", wanted[1], "the model")
+
+    campaign("killed: clf.save", save, both, check)
+    campaign("killed: clf.save over another", save, old, check)
 
 
 def test_compare(room):
@@ -149,8 +210,8 @@ def test_compare(room):
             return f"{fault}, after {found}"
         return f"left are {leftovers(killed / 'c')}" if leftovers(killed / "c") else None
 
-    campaign("kill compare", COMPARE, room, check)
-    campaign("kill compare --force", [*COMPARE, "--force"], old, check)
+    campaign("killed: compare", COMPARE, room, check)
+    campaign("killed: compare --force", [*COMPARE, "--force"], old, check)
 
 
 def test_demo_leaves_the_old_one_or_the_new_one(room):
@@ -164,7 +225,7 @@ def test_demo_leaves_the_old_one_or_the_new_one(room):
             return f"{fault}, {sorted(names ^ set(content(killed / 'd')))}, {leftovers(killed / 'd')}"
         return None
 
-    campaign("kill demo --force", again, old, check)
+    campaign("killed: demo --force", again, old, check)
 
 
 def test_reproduce(room):
@@ -174,8 +235,8 @@ def test_reproduce(room):
     def check(killed):
         return works(REPRODUCE, killed) or same(killed / "r", wanted, "the results")
 
-    campaign("kill reproduce", REPRODUCE, room, check)
-    campaign("kill reproduce again", REPRODUCE, old, check)
+    campaign("killed: reproduce", REPRODUCE, room, check)
+    campaign("killed: reproduce again", REPRODUCE, old, check)
 
 
 def test_single_files(room):
@@ -189,4 +250,4 @@ def test_single_files(room):
             fault = fault or (None if found == wanted == (killed / name).read_bytes() else f"{name} is another")
             return fault or (f"left are {leftovers(killed)}" if leftovers(killed) else None)
 
-        campaign(f"kill {command[0]}", command, trained, check)
+        campaign(f"killed: {command[0]}", command, trained, check)

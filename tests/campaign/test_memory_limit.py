@@ -149,7 +149,7 @@ def test_a_file_that_does_not_fit(tmp_path, name):
     path = write(tmp_path / file)
     kind, text = read_in(ROOM, path, **options)
     clean = kind == "ValueError" and text.startswith(f"{path} must fit into memory, got {expected}")
-    tally.count("memory limit", 1, int(clean), int(not clean))
+    tally.count("memory limit: files", 1, int(clean), int(not clean))
     assert clean, (kind, text)
 
 
@@ -168,5 +168,5 @@ def test_a_file_that_fits_is_read_under_the_same_limit(tmp_path, file):
     path = SMALL[file](tmp_path / file)
     options = {} if file.endswith((".gz", ".bed")) else {"label": "y", "batch": "b"}
     read = read_in(ROOM, path, **options)
-    tally.count("memory limit", 1, int(read[0] == "read"), int(read[0] != "read"))
+    tally.count("memory limit: files", 1, int(read[0] == "read"), int(read[0] != "read"))
     assert read == ["read", [samples.N, samples.D]]

@@ -160,7 +160,7 @@ def test_fuzzed_models(home, tmp_path):
                 sealed = kind == "sealed" and "feature names" in str(error)  # other names, told by scikit-learn
                 failed += [] if sealed else [(case, kind, repr(error)[:300])]
         clean += not failed or failed[-1][0] != case
-    tally.count("fuzzed model folders", CASES * 6 // 10, clean, len(failed))
+    tally.count("fuzzed: model folders", CASES * 6 // 10, clean, len(failed))
     assert not failed
 
 
@@ -195,7 +195,7 @@ def test_fuzzed_runs(home, tmp_path):
             if not good:
                 failed.append((case, file.name, command[0], code, repr(raised)[:300], said[-200:]))
         clean += not failed or failed[-1][0] != case
-    tally.count("fuzzed run folders", CASES * 4 // 10, clean, len({entry[0] for entry in failed}))
+    tally.count("fuzzed: run folders", CASES * 4 // 10, clean, len({entry[0] for entry in failed}))
     assert not failed
 
 
@@ -294,6 +294,6 @@ def test_malicious_models_run_nothing(name, home, tmp_path, monkeypatch):
         gsat.load(model)
     code, said, raised = run("predict", model, home / "table.csv", "--label", "kind")
     ok = code == 2 and raised is None and sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*")) == before
-    tally.count("malicious model folders", 1, int(ok), int(not ok))
+    tally.count("malicious model folders: load and predict", 1, int(ok), int(not ok))
     assert ok, (code, said, raised)
     assert not Path(trace).exists()

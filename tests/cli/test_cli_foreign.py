@@ -127,3 +127,22 @@ def test_only_text_that_begins_a_formula_is_changed():
     assert found["'=x"].tolist() == changed
     assert found["n"].tolist() == frame["n"].tolist()
     assert frame["=x"].tolist() == given
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_names_do_not_steer_the_terminal(room, monkeypatch):
+    monkeypatch.chdir(room)
+    evil = "\x1b]0;mine\x07\x1b[2J"
+    frame = pd.DataFrame({evil: [0.1, 0.4, -0.3, -0.2] * 5, "b": [1.0, 2.0] * 10, "kind": [evil, "b\u202ec"] * 10})
+    frame.to_csv("evil.csv", index=False)
+    short = ["--label", "kind", "--n-outer", "2", "--group-size", "5"]
+    said = [
+        run("train", "evil.csv", "--defence", "erm", "--out", "evil", *short),
+        run("predict", "evil", "evil.csv", "--label", "kind", "--out", "evil-p.csv"),
+        run("select", "evil.csv", "-k", "2", "--n-resamples", "0", "--out", "evil-s.csv", *short),
+        run("data", "info", "evil.csv", "--label", "kind"),
+        run("data", "info", "evil.csv", "--label", evil, "--batch", evil, code=2),
+    ]
+    texts = [each.output for each in said]
+    assert r"\x1b]0;mine\x07" in "".join(texts)
+    assert not any(sign in text for text in texts for sign in ("\x1b", "\x07", "\u202e"))

@@ -12,7 +12,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from gsat import _files
+from gsat._files import drafts
 from gsat.cli import app
 from gsat.experiments import runner, setting
 from gsat.experiments.plan import Experiment, Order, Outcome, Piece
@@ -54,7 +54,7 @@ def full_disk(monkeypatch):
             raise OSError(28, "No space left on device", str(path))
         path.write_bytes(data)
 
-    for module in (_files, runner):
+    for module in (drafts, runner):
         monkeypatch.setattr(module, "write_durably", write)
     return endings.extend
 

@@ -61,12 +61,19 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning as a line for the user, without the place in the code that gave it."""
-    typer.echo(f"gsat: warning: {message}", err=True)
+    typer.echo(f"gsat: warning: {visible(str(message))}", err=True)
+
+
+def visible(text: str) -> str:
+    """The text with all that steers a terminal written out, but for ends of lines: names may come from others."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and leave with exit code 2."""
-    typer.echo(f"gsat: {message}", err=True)
+    typer.echo(f"gsat: {visible(message)}", err=True)
     raise typer.Exit(2)
 
 
@@ -100,4 +107,4 @@ def say(summary: dict[str, Any], as_json: bool) -> None:
         return
     for name, value in summary.items():
         text = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
-        typer.echo(f"{name:<14} {text}")
+        typer.echo(f"{name:<14} {visible(str(text))}")

@@ -45,7 +45,6 @@ def attack(
     at_least_one(n=n, group_size=group_size)
     _checks.count("steps", steps, least=1)
     _checks.one_of("--strength", strength, _defaults.STRENGTHS)
-    _checks.count("random_state", seed)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(

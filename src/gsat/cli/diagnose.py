@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from gsat._files import remove_dead_drafts
 from gsat.cli import options
-from gsat.cli.app import app, fail, user_errors
-from gsat.cli.files import vacant, write
+from gsat.cli.app import app, fail, user_errors, visible
+from gsat.cli.files import vacant, write_together
 from gsat.data.source import Source
 
 FILES = ("diagnosis.json", "diagnosis.png")
@@ -50,6 +51,7 @@ def diagnose(
     if out is not None:
         if out.exists() and not out.is_dir():
             fail(f"--out must be a folder, got the file {out}")
+        remove_dead_drafts(out)  # it may bring files of a killed process to their places
         vacant(*(out / name for name in FILES), force=force)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
@@ -76,14 +78,13 @@ def diagnose(
     if out is not None:
         picture = io.BytesIO()
         found.plot(picture)
-        for name, data_of_file in zip(FILES, (json.dumps(content, indent=1).encode(), picture.getvalue()), strict=True):
-            write(out / name, data_of_file)
+        write_together(out, {FILES[0]: json.dumps(content, indent=1).encode(), FILES[1]: picture.getvalue()})
     if as_json:
         typer.echo(json.dumps(content))
         return
-    typer.echo(found)
+    typer.echo(visible(str(found)))
     if found.structure == "group-sparse" or found.also == ("group-sparse",):
-        typer.echo(f"\nmost moved: {', '.join(moving[: found.k])}")
+        typer.echo(visible(f"\nmost moved: {', '.join(map(str, moving[: found.k]))}"))
     if out is not None:
         typer.echo(f"\nfigure: {out / FILES[1]}   numbers: {out / FILES[0]}")
 

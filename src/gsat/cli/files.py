@@ -18,9 +18,11 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def vacant(*paths: Path, force: bool) -> None:
-    """Raise unless the files can be written: none is there, or --force was given."""
+def vacant(*paths: Path, force: bool, data: str | None = None) -> None:
+    """Raise unless the files can be written: none is there, or --force was given; never over the `data` to be read."""
     for path in paths:
+        if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
+            fail(f"--out must be another file than the data, got {path}; it is not overwritten")
         if path.is_dir():
             fail(f"--out must be a file, got the folder {path}")
         if path.exists() and not force:
@@ -62,12 +64,12 @@ def _inert(value: Any) -> Any:
 def write(path: Path, content: bytes) -> None:
     """The bytes, in a folder that is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_dead_drafts(path.parent)
+    remove_dead_drafts(path.parent, path.name)
     replace_file(path, content)
 
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
     """All of the files or none, in a folder that is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    remove_dead_drafts(folder)
+    remove_dead_drafts(folder, *files)
     replace_files(folder, files)

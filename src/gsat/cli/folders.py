@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gsat import _checks
-from gsat._files import LOCK, is_ours, locked, remove_dead_drafts, replace_file
+from gsat._files import LOCK, is_ours, locked, read_json, remove_dead_drafts, replace_file
 from gsat.cli.app import fail
 
 RUN_FILES = {
@@ -43,27 +43,45 @@ CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs
 @contextmanager
 def running(out: Path, config: dict[str, Any], *, resume: bool, force: bool) -> Iterator[None]:
     """A block that makes the run of these settings in `out`, or goes on with it, and that no other process is in."""
-    with _resumed(out, config) if resume else new_run(out, force):
+    with _resumed(out, config) if resume else new_run(out, force, resumable=True):
         write_json(out / "config.json", config)
         yield
 
 
 @contextmanager
-def new_run(out: Path, force: bool) -> Iterator[None]:
+def new_run(out: Path, force: bool, *, resumable: bool = False) -> Iterator[None]:
     """A block that makes a run in `out`, in which no other process is.
 
     Nothing is overwritten unless asked for, and only what a run of gsat wrote. A run that --force replaces stays until
-    the new one has results; where that ends without any, the old one is put back.
+    the new one has results; where that ends without any, the old one is put back. Of a run that fails and cannot be
+    resumed, nothing is left.
     """
     _refuse_others(out)
+    is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
-        _settle(out)
-        refuse_to_overwrite(out, force)
-        if begun(out):
-            _set_aside(out)
-        with _settled(out):
-            yield
+    try:
+        with _alone(out):
+            _settle(out)
+            refuse_to_overwrite(out, force, resumable)
+            if begun(out):
+                _set_aside(out)
+            with _settled(out), _gone_after_failure(out, resumable):
+                yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # there is a run in it
+                out.rmdir()
+
+
+@contextmanager
+def _gone_after_failure(out: Path, resumable: bool) -> Iterator[None]:
+    """A block that leaves nothing of a run that failed and that nobody can go on with."""
+    try:
+        yield
+    except BaseException:
+        if not (resumable and begun(out)):
+            _delete_run(out)
+        raise
 
 
 @contextmanager
@@ -109,8 +127,7 @@ def _settle(out: Path) -> None:
             os.replace(aside, out / DISCARDED)  # half of it must never be put back
             _delete(out / DISCARDED)
         else:
-            for name in RUN_FILES - {LOCK}:
-                _delete(out / name)
+            _delete_run(out)
             os.replace(aside, out / MOVING)
             _put_back(out / MOVING, out)
 
@@ -130,6 +147,11 @@ def _put_back(moving: Path, out: Path) -> None:
     for path in list(moving.iterdir()):
         os.replace(path, out / path.name)
     moving.rmdir()
+
+
+def _delete_run(out: Path) -> None:
+    for name in RUN_FILES - {LOCK}:
+        _delete(out / name)
 
 
 def _delete(path: Path) -> None:
@@ -166,7 +188,7 @@ def _refuse(out: Path, what: str) -> NoReturn:
     fail(f"--out must be a new folder or a run of gsat, got {out} with {what}; it is not overwritten")
 
 
-def refuse_to_overwrite(out: Path, force: bool) -> None:
+def refuse_to_overwrite(out: Path, force: bool, resumable: bool) -> None:
     """Leave with a message unless a run may be made in `out`."""
     found = _others(out)
     if foreign := sorted(found - RUN_FILES):
@@ -174,7 +196,8 @@ def refuse_to_overwrite(out: Path, force: bool) -> None:
     if begun(out) and not is_run(out):
         _refuse(out, "no config.json of a run")
     if begun(out) and not force:
-        fail(f"--out must be a new or empty folder, got {out}; take another, --force to overwrite it, or --resume")
+        ways = "--force to overwrite it, or --resume" if resumable else "or --force to overwrite it"
+        fail(f"--out must be a new or empty folder, got {out}; take another, {ways}")
 
 
 def begun(out: Path) -> bool:
@@ -199,8 +222,8 @@ def _holds_files(path: Path) -> bool:
 def is_run(out: Path) -> bool:
     """Whether the folder has the config.json of a run."""
     try:
-        config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        config = read_json(out / "config.json")
+    except (OSError, ValueError):
         return False
     return isinstance(config, dict) and "data" in config and bool({"defence", "defences"} & set(config))
 
@@ -214,7 +237,7 @@ def same_config(out: Path, config: dict[str, Any]) -> None:
 
 def _changed(out: Path, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What the run in `out` has other settings for: the one before and the one now."""
-    before = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    before = read_json(out / "config.json")
     now = json.loads(json.dumps(config))
     keys = sorted({*before, *now})
     if "threads" not in before:  # runs of earlier versions
@@ -226,14 +249,14 @@ def stored_threads(out: Path) -> int | None:
     """The number of threads of the run in `out`, if it has one."""
     if not is_run(out):
         return None
-    found = json.loads((out / "config.json").read_text(encoding="utf-8")).get("threads")
+    found = read_json(out / "config.json").get("threads")
     return found if isinstance(found, int) and found >= 1 else None
 
 
 def run_config(run: Path) -> dict[str, Any]:
     """The config.json of a run of `gsat train`."""
     path = run / "config.json"
-    config = _checks.parsed_json(str(path), path.read_bytes())
+    config = read_json(path)
     if not isinstance(config, dict) or "rows_checksum" not in config:
         raise ValueError(f"{run} must be a run of `gsat train`, got a config.json of something else")
     for name, kinds in CONFIG.items():

@@ -7,6 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from gsat.cli.app import fail
+
+
+def _seed(value: int) -> int:
+    if not 0 <= value < 2**32:  # what numpy and torch both take
+        fail(f"--seed must be >= 0 and < {2**32}, got {value}")
+    return value
+
+
 Data = Annotated[
     str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")
 ]
@@ -58,7 +67,9 @@ Alpha = Annotated[
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Schedule = Annotated[str, typer.Option(help="constant or cosine.")]
-Seed = Annotated[int, typer.Option(help="Seed of weights and groups: same seed and threads, same bits.")]
+Seed = Annotated[
+    int, typer.Option(help="Seed of weights and groups: same seed and threads, same bits.", callback=_seed)
+]
 Threads = Annotated[
     int | None, typer.Option(help="Threads of torch, on which the last bits depend; default: what torch takes.")
 ]

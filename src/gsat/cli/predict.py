@@ -42,7 +42,7 @@ def predict(
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
-    vacant(out, force=force)
+    vacant(out, force=force, data=data)
     refuse_without_model(run)
     given = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot

@@ -10,7 +10,7 @@ import typer
 
 from gsat._files import remove_dead_drafts
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, user_errors
+from gsat.cli.app import app, at_least_one, fail, user_errors, visible
 from gsat.cli.files import SEPARATORS, table_bytes, vacant, write_together
 from gsat.data.source import Source
 
@@ -56,8 +56,8 @@ def select(
         fail(f"--out must end in .csv or .tsv, got {out}")
     at_least_one(threads=threads)
     drawn = out.with_suffix(".png")
-    remove_dead_drafts(out.parent)  # which may bring the files of a killed process to their places
-    vacant(out, drawn, force=force)
+    remove_dead_drafts(out.parent, out.name, drawn.name)  # it may bring files of a killed process to their places
+    vacant(out, drawn, force=force, data=data)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
@@ -84,6 +84,6 @@ def select(
     if as_json:
         typer.echo(chosen.to_json(orient="records"))
         return
-    typer.echo(chosen.head(SHOWN).to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    typer.echo(visible(chosen.head(SHOWN).to_string(index=False, float_format=lambda value: f"{value:.4g}")))
     more = f"{len(chosen) - SHOWN} more rows in {out}" if len(chosen) > SHOWN else f"table: {out}"
     typer.echo(f"{more}   picture: {drawn}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gsat import _defaults
+from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, import_from_here, say, user_errors
 from gsat.cli.folders import running, stored_threads
@@ -63,6 +63,7 @@ def train(
         fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
     at_least_one(threads=threads)
     price = _lam(lam)
+    _checks.number("eps", eps, least=0)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     ).tested_on(fraction=test_fraction, batch=test_batch)

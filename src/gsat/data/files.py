@@ -71,7 +71,8 @@ def missing(name: str, folder: Path | None) -> FileNotFoundError:
     )
 
 
-def same_sum(path: Path, found: str, expected: str) -> None:
-    """Raise a ValueError unless the content of the file at `path`, of sum `found`, is the one expected."""
+def same_sum(path: Path, found: str, expected: str, *beside: Path) -> None:
+    """Raise a ValueError unless the content of the file at `path`, and those `beside` it, is of the sum expected."""
     if found != expected:
-        raise ValueError(f"{path} must have content of sha256 {expected}, got {found}; fetch the file again")
+        files = " with ".join(map(str, (path, *beside)))
+        raise ValueError(f"{files} must have content of sha256 {expected}, got {found}; fetch the file again")

@@ -85,9 +85,7 @@ def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = Fal
     """
     if name not in FROM_FILES:
         raise ValueError(f"name must be one of {', '.join(FROM_FILES)}, got {name!r}")
-    if (found := find(name, data_dir)) is not None:
-        return found
-    folder = located(data_dir) if data_dir else cache_dir()
+    folder = find(name, data_dir) or (located(data_dir) if data_dir else cache_dir())
     return Path(obtain(name, folder, FROM_FILES[name], progress=progress))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 import pandas as pd
 from numpy.typing import NDArray
 
+from gsat._files import replace_file
 from gsat.diagnosis.verdict import LEVEL, SHARE
 
 ADVICE = {  # what to train with
@@ -89,7 +91,11 @@ class Diagnosis:
         from gsat.diagnosis.figure import draw
 
         figure = draw(self)
-        if path is not None:
+        if isinstance(path, str | Path):
+            place, stream = Path(path), io.BytesIO()
+            figure.savefig(stream, format=place.suffix[1:] or "png", dpi=130)
+            replace_file(place if place.suffix else place.with_suffix(".png"), stream.getvalue())
+        elif path is not None:
             figure.savefig(path, dpi=130)
         return figure
 

@@ -16,11 +16,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._files import recover, whole_folder, write_durably
+from gsat._files import LARGEST, parse_json, read_bytes, recover, whole_folder, write_durably
 
 FORMAT = 2  # format 1 had no checksum of model.json
 FILES = {"model.json", "weights.safetensors"}
-LARGEST = 2**28  # bytes of model.json: the names of ten million features
 
 
 def write_folder(folder: str | Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Path:
@@ -38,7 +37,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with suppress(OSError, ValueError, RuntimeError):  # what is wrong with a path, reading it tells
         recover(path)  # a process may have been killed while it replaced the model
     head, weights = path / "model.json", path / "weights.safetensors"
-    about = _checks.parsed_json(str(head), _bytes(head, LARGEST))
+    about = parse_json(str(head), _bytes(head, LARGEST))
     if not isinstance(about, dict) or about.get("format") not in (1, FORMAT):
         got = about.get("format") if isinstance(about, dict) else None
         raise ValueError(
@@ -83,13 +82,9 @@ def check_finite(module: nn.Module) -> None:
 
 
 def _bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a file; a pipe would be waited for, and a device has no end."""
+    """The content of a file of a model."""
     try:
-        if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no file")
-        if most is not None and path.stat().st_size > most:
-            raise OSError(f"{path} must have at most {most} bytes, got {path.stat().st_size}")
-        return path.read_bytes()
+        return read_bytes(path, most)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise FileNotFoundError(
             f"{path.parent} must be a folder with model.json and weights.safetensors: {error}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gsat._files import replace_file
+from gsat._files import read_json, replace_file
 
 if TYPE_CHECKING:
     from gsat.experiments.setting import Scale
@@ -129,7 +129,7 @@ class Order:
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a folder; {} where there is none that can be read."""
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = read_json(folder / "config.json")
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

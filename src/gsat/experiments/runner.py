@@ -40,7 +40,8 @@ def reproduce(
         outcomes[experiment.name] = experiment.finish(rows, order.scale)
         _write(order, experiment, outcomes[experiment.name], _threads(jobs, threads))
     about = {"title": TITLE, **read_config(order.out)}
-    about["sections"] = list(dict.fromkeys([*about.get("sections", []), *outcomes]))
+    before = about.get("sections")
+    about["sections"] = list(dict.fromkeys([*map(str, before if isinstance(before, list) else []), *outcomes]))
     replace_file(order.out / "config.json", (json.dumps(about) + "\n").encode())
     return outcomes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from gsat._files import parse_json, read_bytes, read_json
 
 RESULTS = ("results.csv", "log.jsonl", "perturbations.json", "timing.csv")  # one of them makes a folder a result
 INTERNAL = {"model", "models", "checkpoint"}
@@ -95,7 +97,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         return {}
-    content = _json(path)
+    content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must be a JSON object, got {type(content).__name__}")
     return content
@@ -104,7 +106,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_csv(path: Path) -> pd.DataFrame:
     """A table with a header; only empty fields and nan are missing values, so "none" and "NA" stay names."""
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values=["", "nan", "NaN"], encoding="utf-8")
+        content = io.BytesIO(read_bytes(path))
+        return pd.read_csv(content, keep_default_na=False, na_values=["", "nan", "NaN"], encoding="utf-8")
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} must be a table with a header, got an empty file") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -113,14 +116,14 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 def read_log(path: Path) -> pd.DataFrame:
     """The steps in log.jsonl; a last line that was cut off, by a kill or a run under way, is left out."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_bytes(path).decode("utf-8", errors="replace").splitlines()
     steps = []
     for number, line in enumerate(lines, 1):
         try:
-            step = json.loads(line)
+            step = parse_json(str(path), line)
             if not isinstance(step, dict) or not isinstance(step["t"], int):
                 raise ValueError
-        except (ValueError, KeyError, RecursionError):
+        except (ValueError, KeyError):
             if number == len(lines):
                 break
             raise ValueError(
@@ -135,7 +138,7 @@ def read_perturbations(folder: Path) -> list[dict[str, Any]]:
     path = folder / "perturbations.json"
     if not path.is_file():
         return []
-    content = _json(path)
+    content = read_json(path)
     entries = content.get("perturbations") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise ValueError(f'{path} must be {{"perturbations": [...]}}')
@@ -175,10 +178,10 @@ def _finite(number: Any) -> bool:
 def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
     """The rows of all `gsat attack` calls on as many samples as the last: results.csv may have only some of them."""
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+    for line in read_bytes(path).split(b"\n") if path.is_file() else []:
         try:
-            rows.append({**json.loads(line)["row"]})
-        except (ValueError, TypeError, KeyError, RecursionError):
+            rows.append({**parse_json(str(path), line)["row"]})
+        except (ValueError, TypeError, KeyError):
             continue  # a line cut off by a kill
     found = pd.DataFrame(rows)
     key = ["attack", "strength", "eps", "n"]
@@ -195,19 +198,10 @@ def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
 def _unit(path: Path) -> float | None:
     """E‖X‖ of the training samples, which the attacks' eps is a fraction of, from the model of a run."""
     try:
-        unit = json.loads(path.read_text(encoding="utf-8"))["fitted"]["mean_norm_"]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        unit = read_json(path)["fitted"]["mean_norm_"]
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     return float(unit) if _finite(unit) and unit > 0 else None
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path} must be JSON, got lists or objects nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
 
 
 @contextmanager

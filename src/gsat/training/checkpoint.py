@@ -16,9 +16,10 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from gsat._files import remove_dead_drafts, whole_folder, write_durably
+from gsat._files import read_bytes, read_json, remove_dead_drafts, whole_folder, write_durably
 
 FORMAT = 1
+MOST = 10**9 - 1  # steps: a checkpoint is named with nine digits
 KEPT = 2  # the newest checkpoint, and the one before in case the newest is damaged
 
 
@@ -132,8 +133,8 @@ class _Damaged(Exception):  # noqa: N818
 
 def _read(path: Path, run: dict[str, Any]) -> Checkpoint:
     try:
-        head = json.loads((path / "state.json").read_bytes())
-        data = (path / "tensors.safetensors").read_bytes()
+        head = read_json(path / "state.json")
+        data = read_bytes(path / "tensors.safetensors")
     except (OSError, ValueError) as error:
         raise _Damaged(f"checkpoint {path} is damaged: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:

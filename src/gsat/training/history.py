@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gsat._files import replace_file
+from gsat._files import parse_json, read_bytes, replace_file
 
 TOLD = 5  # numbers of damaged lines that are told
 
@@ -87,7 +87,7 @@ def cut_back(path: Path, n_steps: int, *, every: int = 1) -> list[Step]:
     when the run was killed after its checkpoint, is dropped without a word. Every `every`-th step should be there.
     Returns the steps that are left; where there is no log, an empty one is made.
     """
-    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, rest = read_bytes(path).split(b"\n") if path.exists() else [b""]
     read = [(number, line, _step(line)) for number, line in enumerate([*lines, *filter(None, [rest])], 1)]
     steps = [step for _, _, step in read if step is not None and step.t < n_steps]
     damaged = [(number, line) for number, line, step in read if step is None]
@@ -113,8 +113,8 @@ def cut_back(path: Path, n_steps: int, *, every: int = 1) -> list[Step]:
 def _step(line: bytes) -> Step | None:
     """The step that a line of the log records; None where the line is damaged."""
     try:
-        step = Step(**json.loads(line))
-    except (ValueError, TypeError, RecursionError):
+        step = Step(**parse_json("line", line))
+    except (ValueError, TypeError):
         return None
     numbers = [value for name, value in asdict(step).items() if name != "t" and value is not None]
     whole = isinstance(step.t, int) and not isinstance(step.t, bool) and step.t >= 0

@@ -16,6 +16,7 @@ from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
 from gsat.training.budget import control_for
 from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
+from gsat.training.checkpoint import MOST
 from gsat.training.divergence import Diverged, check_loss, finite_search
 from gsat.training.history import History, Step
 from gsat.training.interrupt import training_mode
@@ -103,7 +104,7 @@ def gdadmm(
         X=X,
         y=y,
         defence=defence,
-        n_outer=_checks.count("n_outer", n_outer, least=1),
+        n_outer=_checks.count("n_outer", n_outer, least=1, most=MOST),
         group_size=min(_checks.count("group_size", group_size, least=1), len(X)),
         optimizer=adam(model, eta0) if optimizer is None else optimizer,
         schedule=_schedule(schedule),

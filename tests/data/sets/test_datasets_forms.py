@@ -62,7 +62,8 @@ def test_cifar10_in_other_forms(tiny_cifar, form):
         ),
         ("png", "data_batch_3.png", lambda b: b[: len(b) // 2], r"must be a whole \.png file, got"),
         ("png", "data_batch_3.png", lambda b: b"GIF89a" + b, r"must be a whole \.png file, got"),
-        ("png", "train_lables.json", lambda b: b[:-3], r"must be a whole JSON file, got"),
+        ("png", "train_lables.json", lambda b: b[:-3], r"must be JSON in UTF-8, got"),
+        ("png", "test_lables.json", lambda b: b"[0, 0, 0]", r"must have content of sha256 [0-9a-f]{64}, got"),
         ("png", "test_lables.json", lambda b: b"[1, 2]", r"must hold 18 labels with those beside it, got 17"),
     ],
 )

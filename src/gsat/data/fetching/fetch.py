@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from gsat.data.fetching.packages import get_package
 from gsat.data.fetching.sources import RECIPES, Recipe, Source
 from gsat.data.files import form, missing
 
+OF_THE_DISK = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, *filter(None, [getattr(errno, "EDQUOT", None)])}
+
 
 def obtain(name: str, folder: Path, check: Callable[[Path], object], *, progress: bool = False) -> Path:
     """`folder`, once it holds the files of the data set; they are fetched if it does not.
@@ -23,14 +27,18 @@ def obtain(name: str, folder: Path, check: Callable[[Path], object], *, progress
     The recipes are tried one after the other. `check` reads the set from a folder and raises if anything in it is
     wrong. Of two processes that want the same set the second waits, and finds it there.
     """
-    if form(name, folder):
-        return folder
     recipes = RECIPES.get(name, ())
     if not recipes:
+        if form(name, folder):
+            return folder
         raise missing(name, folder)
-    folder.mkdir(parents=True, exist_ok=True)
     room = folder / f".fetching-{recipes[0].files(folder)[0].stem}"  # sets made of the same files share it
-    with FileLock(room.with_suffix(".lock")):
+    lock = room.with_suffix(".lock")
+    if form(name, folder):
+        _clear(room, lock)
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock):
         if form(name, folder):
             return folder
         failed = []
@@ -41,6 +49,8 @@ def obtain(name: str, folder: Path, check: Callable[[Path], object], *, progress
                     path.parent.mkdir(parents=True, exist_ok=True)
                     (room / "made" / path.relative_to(folder)).replace(path)
             except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in OF_THE_DISK:  # no other source would help
+                    raise OSError(f"{folder} must have room for the data set {name}, got: {error}") from error
                 failed.append(str(error))
             else:
                 shutil.rmtree(room)
@@ -49,6 +59,13 @@ def obtain(name: str, folder: Path, check: Callable[[Path], object], *, progress
     for reason in failed:
         absent.add_note(f"tried {reason}")
     raise absent
+
+
+def _clear(room: Path, lock: Path) -> None:
+    """Remove what a process left that was killed when the set was in place; that of a living one stays."""
+    if room.exists():
+        with suppress(OSError), FileLock(lock, timeout=0):
+            shutil.rmtree(room)
 
 
 def _follow(recipe: Recipe, room: Path, check: Callable[[Path], object], progress: bool) -> None:

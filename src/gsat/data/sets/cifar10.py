@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat._files import read_json
 from gsat.data.catalogue import CIFAR_BATCHES, KNOWN
 from gsat.data.files import needed, same_sum
 from gsat.data.readers.npz import all_arrays
@@ -37,7 +37,8 @@ def cifar10(folder: Path | None) -> Table:
         rows = slice(start, start + PER_BATCH)
         y[rows], pixels = _binary(path) if labels is None else (labels[rows], _picture(path))
         content = y[rows].tobytes() + pixels.tobytes()
-        same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["cifar10"].sums[path.stem])
+        beside = paths[len(CIFAR_BATCHES) :]  # labels
+        same_sum(path, hashlib.sha256(content).hexdigest(), KNOWN["cifar10"].sums[path.stem], *beside)
         total.update(content)
         np.true_divide(pixels, 255, dtype=np.float32, out=X[rows])
     return Table(
@@ -66,8 +67,8 @@ def _cifar_labels(paths: tuple[Path, ...]) -> Pixels | None:
 
 
 def _json_labels(path: Path) -> Pixels:
-    with whole(path, "JSON", ValueError, TypeError, OverflowError, RecursionError):
-        return np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.uint8)
+    with whole(path, "JSON", ValueError, TypeError, OverflowError):
+        return np.asarray(read_json(path), dtype=np.uint8)
 
 
 def _picture(path: Path) -> Pixels:
