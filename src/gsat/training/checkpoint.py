@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gsat._files import remove_dead_drafts, whole_folder, write_durably
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2  # the newest checkpoint, and the one before in case the newest is damaged
 
 

@@ -148,7 +148,7 @@ def iterate(run: Run) -> Step:
     rate = run.set_rates()
     run.optimizer.step()
     run.latest = Step(run.t, value, defence.mean_norm, control.lam, defence.measure(), rate)
-    control.update(run.t, run.latest.mean_norm)
+    control.update(run.t, defence.norms, y)
     run.t += 1
     return run.latest
 
