@@ -138,7 +138,10 @@ def _read(path: Path, run: dict[str, Any]) -> Checkpoint:
         raise _Damaged(f"checkpoint {path} is damaged: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         version = head.get("format") if isinstance(head, dict) else None
-        raise ValueError(f"checkpoint {path} must have format {FORMAT}, got {version}")
+        raise ValueError(
+            f"checkpoint {path} must have format {FORMAT}, got {version}: it is of another version of gsat, in which "
+            "the run can be resumed; here it must start anew, in another folder"
+        )
     if head.pop("sha256", None) != _checksum(head, data):
         raise _Damaged(f"checkpoint {path} is damaged: it does not match its checksum")
     theirs = head["run"]
