@@ -69,7 +69,8 @@ def gdadmm(
         "constant", "cosine", or a function of t/n_outer that multiplies the learning rate.
     lam, budget
         A number, "paper" (0.25·E‖X‖₂), or "auto": λ follows so that the mean ‖δ_i‖ is budget·E‖X‖₂, with the cost in
-        units of that length. For GSAT defences alone.
+        units of that length. A class r times smaller than the largest counts √r-fold in the mean over classes, and no
+        sample moves farther than three times that length. For GSAT defences alone.
     batch
         One id for each sample, for costs with one structure per batch.
     loss
