@@ -140,7 +140,7 @@ def test_a_foreign_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="step-000000007 must have format 2, got 1: it is of another version of gsat"):
         checkpoint.latest(tmp_path, RUN)
     (path / "state.json").write_text("[1]")
-    with pytest.raises(ValueError, match="must have format 1, got None"):
+    with pytest.raises(ValueError, match="must have format 2, got None"):
         checkpoint.latest(tmp_path, RUN)
 
 
