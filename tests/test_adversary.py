@@ -142,7 +142,7 @@ def test_it_works_where_gradients_are_off(made, mode, options):
         if made == "inside":  # as from a DataLoader in the same block
             x, y = x.clone(), y.clone()
         found = gsat.Adversary(gsat.LowRank(0.3), lam=0.1, **options)(net, x, y)
-        loss = gsat.maximise(lambda z: net.eval()(z).square().sum(1), x, gsat.GroupSparse(0.3), lam=0.1, **options)
+        loss = gsat.maximise(lambda z: net.eval()(z).square().sum(1), x, gsat.GroupSparse(0.05), lam=0.3, **options)
     torch.testing.assert_close(found, expected)
     assert loss.delta.norm() > 0
 

@@ -65,8 +65,13 @@ class Adversary:
             self.last = replace(found, delta=path.expand(found.delta))
             return clamped(x.detach() + self.last.delta, _checks.bounds(self.bounds, x))
 
-    def solve(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> tuple[Path, Solution]:
-        """The solution of the inner problem, its Δ in the coordinates of the path that was taken."""
+    def solve(
+        self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None, *, warn: bool = True
+    ) -> tuple[Path, Solution]:
+        """The solution of the inner problem, its Δ in the coordinates of the path that was taken.
+
+        warn: whether a problem without a maximum is told, which need not be where the caller cuts long rows of Δ
+        """
         _checks.module("model", model)
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
@@ -77,4 +82,4 @@ class Adversary:
             rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
             path = choose(model, x.detach(), mask, rotates=rotates)
             oracle = Oracle(lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x)
-            return path, climb(oracle, cost, lam=self.lam, solver=self.solver)
+            return path, climb(oracle, cost, lam=self.lam, solver=self.solver, warn=warn)

@@ -22,6 +22,7 @@ from gsat.shortcuts import Path
 from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import Oracle, clamped
 
+FARTHEST = 3.0  # ‖δ_i‖ of a sample at the most, in units of the wanted mean (docs/choose.md)
 TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a percent of the gain (docs/paper.md)
 
 
@@ -50,9 +51,14 @@ class Defence(ABC):
         return {**vars(self), "_compact": self.delta, "_path": None}
 
     @property
+    def norms(self) -> Tensor:
+        """‖δ_i‖₂ of the last perturbation, (m,); a single 0 where nothing was perturbed."""
+        return torch.zeros(1) if self._compact is None else norm(rows(self._compact), dim=1)
+
+    @property
     def mean_norm(self) -> float:
         """The mean ‖δ_i‖₂ of the last perturbation."""
-        return 0.0 if self._compact is None else float(norm(rows(self._compact), dim=1).mean())
+        return float(self.norms.double().mean())
 
     def measure(self) -> float | None:
         """How structured the last perturbation is: columns that move, or rank; None where that has no meaning."""
@@ -81,7 +87,8 @@ class ERM(Defence):
 class GSAT(Defence):
     """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
 
-    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`.
+    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`. With a scale
+    no sample moves farther than 3·s, also where the inner problem has no maximum: longer rows of Δ are cut.
     solver="proximal" stands for `Proximal(tol=1e-3)`: n_inner bounds its gradients, and easy groups take fewer.
     """
 
@@ -125,8 +132,10 @@ class GSAT(Defence):
         """The group moved to where the loss less λ·c(Δ) is largest."""
         self._path = self._compact = self.solution = None  # they may be as large as the group: let them go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        self._path, self.solution = self.adversary.solve(model, x, y, batch)
-        self._compact = self.solution.delta
+        self._path, found = self.adversary.solve(model, x, y, batch, warn=self.scale is None)
+        if self.scale is not None:  # equal rows stay equal, columns and ranks as few
+            found = replace(found, delta=inside(rows(found.delta), FARTHEST * self.scale).view_as(found.delta))
+        self.solution, self._compact = found, found.delta
         with torch.inference_mode(False), torch.no_grad():
             moved = self._path.moved(x.detach(), self._compact)
             return clamped(moved, _checks.bounds(self.adversary.bounds, x))

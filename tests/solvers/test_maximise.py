@@ -279,3 +279,36 @@ def test_a_loss_of_something_else_is_not_differentiable_in_its_input():
 def test_solvers_are_checked(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+# ---- problems without a maximum
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("cost", [gsat.Universal(0.3), gsat.GroupSparse(0.3), gsat.LowRank(0.3), gsat.Unstructured()])
+def test_a_loss_that_outgrows_the_cost_is_told_with_the_least_lam(cost, solver):
+    """½(w·z − y)² has the curvature ‖w‖² along w: there is a maximum where λ is above ‖w‖²/(2·ridge)."""
+    x, w = normal(M, D, seed=20), 3 * normal(D, seed=21)
+    square, least = float(w @ w), float(w @ w) / (2 * cost.ridge)
+
+    def loss(z):
+        return 0.5 * (z @ w - 1).square()
+
+    with pytest.warns(RuntimeWarning, match=r"above 2·lam·ridge = .* has no maximum.* take lam above") as caught:
+        found = gsat.maximise(loss, x, cost, lam=0.01 * least, solver=solver, n_inner=30)
+    told = str(caught[0].message)
+    assert float(told.split("curvature ")[1].split()[0]) == pytest.approx(square, rel=0.05)
+    assert float(told.split("take lam above ")[1]) == pytest.approx(least, rel=0.05)
+    assert float(x.norm()) < float(found.delta.norm()) <= 1000 * float(x.norm()) * (1 + 1e-9)
+    assert found.objective > float(loss(x).mean())
+    enough = gsat.maximise(loss, x, cost, lam=1.5 * least, solver=solver, n_inner=30)  # a warning is an error
+    assert float(enough.delta.norm()) < 100 * float(x.norm())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_loss_that_grows_linearly_has_a_maximum_however_far(solver):
+    x = normal(M, D, seed=22)
+    found = gsat.maximise(
+        lambda z: torch.nn.functional.softplus(z.sum(1)), x, gsat.Unstructured(), lam=1e-3, solver=solver
+    )
+    assert float(found.delta.norm()) > 5 * float(x.norm())

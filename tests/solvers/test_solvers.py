@@ -431,10 +431,10 @@ def test_alpha_one_is_refused_by_the_linearised_solver(cost):
 @pytest.mark.parametrize("cost", [gsat.Universal(1.0), gsat.PerBatch(gsat.Universal(1.0)), gsat.LowRank(1.0)], ids=repr)
 def test_alpha_one_without_a_maximum_warns_and_stops(cost, solver):
     x, slope = normal(M, D, seed=16), normal(M, D, seed=17)
-    with pytest.warns(RuntimeWarning, match=r"there may be no maximum: stopped at n_inner = 15"):
+    with pytest.warns(RuntimeWarning, match=r"there may be no maximum: stopped after \d+ gradients"):
         found = solve(lambda z: (z * slope).sum(1), x, cost, lam=0.1, solver=solver, n_inner=15)
-    assert found.n_gradients == 15
-    assert found.delta.isfinite().all()
+    assert found.n_gradients <= 15
+    assert 0 < found.delta.norm() <= 1001 * x.norm()
 
 
 @pytest.mark.parametrize("cost", [gsat.Universal(1.0), gsat.GroupSparse(1.0), gsat.LowRank(1.0)], ids=repr)

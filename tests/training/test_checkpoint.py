@@ -136,11 +136,11 @@ def test_a_foreign_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"step-000000007 is of another run: group_size 20 there, 21 here"):
         checkpoint.latest(tmp_path, RUN | {"group_size": 21})
     head = json.loads((path / "state.json").read_text())
-    (path / "state.json").write_text(json.dumps(head | {"format": 9}))
-    with pytest.raises(ValueError, match="step-000000007 must have format 1, got 9"):
+    (path / "state.json").write_text(json.dumps(head | {"format": 1}))
+    with pytest.raises(ValueError, match="step-000000007 must have format 2, got 1: it is of another version of gsat"):
         checkpoint.latest(tmp_path, RUN)
     (path / "state.json").write_text("[1]")
-    with pytest.raises(ValueError, match="must have format 1, got None"):
+    with pytest.raises(ValueError, match="must have format 2, got None"):
         checkpoint.latest(tmp_path, RUN)
 
 

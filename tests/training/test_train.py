@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import strategies  # noqa: F401  one thread
 from gsat import attacks, defences, registry
 from gsat._arrays.sampling import draw, take, take_labels
 from gsat.models import seeded
-from gsat.training.budget import Control
 from gsat.training.history import Step
 from gsat.training.loop import Diverged, Validation, gdadmm
 
@@ -74,28 +72,6 @@ def test_same_seed_same_bits(digits: Any, name: str) -> None:
     assert not torch.equal(weights(other), weights(runs[0][0]))
 
 
-@pytest.mark.parametrize(
-    ("name", "alpha", "n_outer", "group_size", "within"),
-    [
-        ("universal", 0.5, 200, 60, 0.1),
-        ("group-sparse", 0.2, 200, 60, 0.1),
-        ("group-sparse", 0.5, 300, 60, 0.25),  # all or nothing for a group: the mean of 30 groups has that spread
-        ("low-rank", 0.5, 300, 200, 0.1),
-        ("unstructured", 0.5, 200, 60, 0.1),
-    ],
-)
-def test_auto_lam_meets_the_budget(
-    digits: Any, name: str, alpha: float, n_outer: int, group_size: int, within: float
-) -> None:
-    defence = registry.named(name, eps=0.5, n_inner=10, alpha=alpha)
-    _, history = train(digits, defence, n_outer=n_outer, group_size=group_size, eta0=2e-3, budget=0.04)
-    target = 0.04 * gsat.mean_norm(digits[0])
-    last = history.steps[-n_outer // 10 :]
-    assert history.mean_norm == pytest.approx(np.mean([step.mean_norm for step in last]), rel=1e-9)
-    assert history.lam == pytest.approx(np.mean([step.lam for step in last]), rel=1e-9)
-    assert history.mean_norm == pytest.approx(target, rel=within)
-
-
 def test_lam_as_the_paper_has_it_or_as_a_number(digits: Any) -> None:
     _, paper = train(digits, defences.GSAT(gsat.LowRank()), lam="paper", n_outer=3)
     assert {step.lam for step in paper} == {0.25 * gsat.mean_norm(digits[0])}
@@ -118,27 +94,6 @@ def test_the_first_lam_is_of_the_size_of_the_slope(digits: Any) -> None:
     target = 0.1 * gsat.mean_norm(digits[0])
     assert history[0].lam == pytest.approx(target * slope, rel=1e-5)
     assert history[0].mean_norm == pytest.approx(target / 2, rel=1e-5)
-
-
-def test_control_follows_the_ratio_and_warns_once_when_the_target_is_out_of_reach() -> None:
-    control = Control(2.0, target=1.0)
-    control.update(0, 1.5)
-    assert control.lam == pytest.approx(2.0 * math.exp(0.2 * 0.5))
-    for norm, excess in ((100.0, 5.0), (0.0, -1.0)):  # the ratio is cut at 6
-        control = Control(2.0, target=1.0)
-        control.update(0, norm)
-        assert control.lam == pytest.approx(2.0 * math.exp(0.2 * excess))
-        control.lam = 2.0
-        control.update(10_000, norm)  # by then the gain is a tenth
-        assert control.lam == pytest.approx(2.0 * math.exp(0.02 * excess))
-    control = Control(1.0, target=1.0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for t in range(1000):
-            control.update(t, 0.0)
-    assert [warning.category for warning in caught] == [RuntimeWarning]
-    assert "the budget, a mean norm of 1, seems out of reach" in str(caught[0].message)
-    assert 0 < control.lam < 1e-12
 
 
 def test_errors(digits: Any, tmp_path: Path) -> None:

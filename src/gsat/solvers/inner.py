@@ -19,6 +19,7 @@ from gsat.solvers.linearised import Linearised
 from gsat.solvers.oracle import Loss, Oracle
 from gsat.solvers.proximal import Proximal
 
+ROUNDING = 1e-3  # of a loss that is taken for straight
 NAMED: dict[str, Solver[Any]] = {"proximal": Proximal(), "admm": ADMM(), "linearised": Linearised()}
 
 
@@ -76,20 +77,18 @@ def maximise(
         return climb(oracle, group_cost, lam=lam, solver=chosen)
 
 
-def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any]) -> Solution:
-    """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers."""
+def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], warn: bool = True) -> Solution:
+    """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers.
+
+    warn: whether to tell of a loss that outgrows the cost
+    """
     state = solver.init(oracle, cost, lam=lam)
     while not state.done and oracle.n_gradients < oracle.n_inner:
         state = solver.step(oracle, cost, state, lam=lam)
     ending = solver.finish(cost, state, lam=lam)
     delta, objective = _best(oracle, cost, ending.answers, lam)
-    if cost.unbounded and not state.done and ending.travel > 1e-2 * float(norm(delta)):
-        warnings.warn(
-            "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
-            f"at n_inner = {oracle.n_inner} with steps of length {ending.travel:.3g}; take alpha < 1",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    if warn and not (state.done and oracle.is_near(delta)):
+        _tell_if_unbounded(oracle, cost, delta, ending.travel, lam)
     return Solution(delta, objective / len(oracle.x), ending.residual, state.n_steps, oracle.n_gradients)
 
 
@@ -107,8 +106,37 @@ def _best(oracle: Oracle, cost: Penalised, answers: list[Answer], lam: float) ->
     best, objective = None, float(total(oracle.at_zero))
     for answer, losses in answers:
         delta = answer if oracle.mask is None else torch.where(oracle.mask, answer, 0)
+        if losses is None:
+            delta = oracle.within_reach(delta)
         at = oracle.losses(delta) if losses is None else losses
         value = float(total(at)) - lam * float(cost.value(delta))
         if math.isfinite(value) and value > objective:
             best, objective = delta, value
     return torch.zeros_like(oracle.x) if best is None else best, objective
+
+
+def _tell_if_unbounded(oracle: Oracle, cost: Penalised, delta: Tensor, travel: float, lam: float) -> None:
+    """Warn where an ascent that did not end by itself may have no end; travel: the length of its next step.
+
+    Without a quadratic term that is where it still moves. With one it is where Δ is longer than the group and the loss
+    bends up along it more than λ·ridge·‖Δ‖² does: the curvature along Δ is
+    Σ_i [ℓ(x_i + 3δ_i) − 2ℓ(x_i + 2δ_i) + ℓ(x_i + δ_i)]/‖Δ‖², and g grows linearly and has none.
+    """
+    size = float(norm(delta))
+    fault = None
+    if cost.unbounded and travel > 1e-2 * size:
+        fault = (
+            "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
+            f"after {oracle.n_gradients} gradients with steps of length {travel:.3g}; take alpha < 1"
+        )
+    elif cost.ridge > 0 and size > oracle.size:
+        once, twice, thrice = (float(total(oracle.losses(k * delta))) for k in (1, 2, 3))
+        curvature, enough = (thrice - 2 * twice + once) / size**2, 2 * lam * cost.ridge
+        if curvature > enough + ROUNDING * abs(thrice) / size**2:
+            fault = (
+                f"the loss has curvature {curvature:.3g} along the perturbation, above 2·lam·ridge = {enough:.3g}: "
+                f"loss − lam·c(Δ) has no maximum, and the ascent was stopped at ‖Δ‖ = {size:.3g} where "
+                f"‖x‖ = {oracle.size:.3g}; take lam above {curvature / (2 * cost.ridge):.3g}"
+            )
+    if fault is not None:
+        warnings.warn(fault, RuntimeWarning, stacklevel=4)

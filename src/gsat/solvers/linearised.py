@@ -38,7 +38,7 @@ class Linearised:
     def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> LinearisedState:
         """Linearise at Δ = 0."""
         zero = start(oracle)
-        trial = cost.linear_maximum(zero.gradient, lam)
+        trial = oracle.within_reach(cost.linear_maximum(zero.gradient, lam))
         size = float(norm(trial))
         return LinearisedState(trial, zero, size, done=size == 0)
 
@@ -48,7 +48,7 @@ class Linearised:
         if not (here.is_finite and math.isfinite(here.objective)):  # there is no shorter step
             return replace(state, done=True)
         best = max(state.best, here, key=lambda point: point.objective)
-        trial = cost.linear_maximum(here.gradient, lam)
+        trial = oracle.within_reach(cost.linear_maximum(here.gradient, lam))
         travel = float(norm(trial - here.delta))
         arrived = travel <= torch.finfo(trial.dtype).eps * float(norm(trial))
         return LinearisedState(trial, best, travel, state.n_steps + 1, done=arrived)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from gsat import _checks, _defaults
 from gsat._arrays.norms import column_norms, norm, rows
 
 Loss = Callable[[Tensor], Tensor]
+FAR = 1e3  # ‖Δ‖_F at the most, in units of ‖x‖_F: an ascent without end stops there
 
 
 class Oracle:
@@ -39,6 +41,20 @@ class Oracle:
     def size(self) -> float:
         """‖x‖_F of the group, also where squares would leave the range of float32."""
         return float(norm(column_norms(rows(self._group)).double()))
+
+    @property
+    def reach(self) -> float:
+        """‖Δ‖_F at the most, 1000·‖x‖_F; without a bound where x is 0."""
+        return FAR * self.size or math.inf
+
+    def is_near(self, delta: Tensor) -> bool:
+        """Whether ‖Δ‖_F is below a tenth of the reach; an ascent that came farther has not ended by itself."""
+        return float(norm(delta)) < self.reach / 10
+
+    def within_reach(self, delta: Tensor) -> Tensor:
+        """Δ, scaled down where it is longer than the reach; scaling keeps every structure."""
+        size = float(norm(delta))
+        return delta if not self.reach < size < math.inf else delta * (self.reach / size)
 
     @property
     def zero(self) -> Tensor:

@@ -70,13 +70,16 @@ class Proximal:
         """Where the relaxed start leads, or Δ = 0; without a quadratic term the first step has the size of the data."""
         zero = start(oracle)
         slope = float(norm(zero.gradient))
-        eta = REACH / (lam * cost.ridge) if cost.ridge > 0 else (oracle.size or 1.0) / (slope or 1.0)
+        eta = (oracle.size or 1.0) / (slope or 1.0)
+        if cost.ridge > 0:
+            eta = min(REACH / (lam * cost.ridge), oracle.reach / (slope or 1.0))
         state = ProximalState(zero, None, eta, LONGEST * eta)
         trial = None
         if cost.ridge > 0 and slope > 0:
             trial = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
         if trial is None:
             return state
+        trial = oracle.within_reach(trial)
         here = Point.at(trial, *oracle(trial), penalty=lam * float(cost.value(trial)))
         if not (here.is_finite and math.isfinite(here.objective)):
             return state
@@ -93,6 +96,8 @@ class Proximal:
         move = _move(here, trial)
         if move.length <= torch.finfo(trial.dtype).eps * move.size < math.inf:  # nothing moves any more
             return _again(state) if below else replace(state, done=True)
+        if move.size > oracle.reach:
+            return replace(state, eta=eta / 10) if oracle.is_near(here.delta) else replace(state, done=True)
         losses, gradient = oracle(trial)
         turn = _turn(here, trial, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
         penalty = lam * cost.value_at_prox(trial, eta * lam, gap=eta * move.ahead - move.across, square=move.size**2)

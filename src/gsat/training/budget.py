@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any, TypeGuard
 
@@ -19,29 +20,36 @@ from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.training.history import Step
 
-LAST = 0.1  # the share of the steps over which λ and the mean norm are averaged
-KAPPA, LEAST_KAPPA = 0.2, 0.02  # gain of the dual step of λ, at first and at last: large finds λ, small keeps it
-MOST = 6.0  # of the ratio; a lower one would hide how large the perturbations of some groups are
-SETTLING = 100  # steps after which the gain is half the first
-MEMORY = 0.5  # of the running mean; a longer one lags behind and makes λ swing
+LAST = 0.1  # the share of the steps over which λ and the norms are averaged
+KAPPA = 0.2  # weight of a new group in the price of a class, at first: large finds λ, small keeps it
+SETTLING = 100  # steps after which it is half of that
+TURNOVER = 4.0  # least sum of these weights over the last tenth, within which the norms then meet the target
+LEAST_KAPPA = 0.02
+CLASSES = 4096  # that are told apart
 
 
 @dataclass
 class Control:
-    """λ and its dual step: λ ← λ·exp(κ·(min(mean‖δ‖/target, 6) − 1)), so that the mean norm meets the target.
+    """λ and how it follows the budget: each class has a price, and λ is their mean.
 
-    mean‖δ‖ is a running mean over groups, and the step is linear in it: a strong structure is all or nothing for a
-    single group, and a step that balances logarithms of such norms would settle at another mean.
+    A class c with n_c samples, n those of the largest, has the target t_c = target·√(n_c/n): what moves a rare class
+    as far as the others hides it from the model. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
+    λ·mean‖δ_i‖/t_c, since ‖δ_i‖ is about inverse to λ. It is linear in the norm: a strong structure is all or
+    nothing for a single group, and a mean of logarithms would settle elsewhere. So in equal classes, and for a
+    regression, the mean ‖δ_i‖ over all samples meets the target.
     """
 
     lam: float | None
     target: float | None = None
-    from_step: int = 0  # averages are taken from here on
-    norm_sum: float = 0.0
+    n_outer: int = 1
+    norm_sum: float = 0.0  # this and the next two are over the last tenth of the steps
     lam_sum: float = 0.0
     n: int = 0
     warned: bool = False
-    recent: float | None = None  # the running mean of the norm
+    prices: list[float] = field(default_factory=list)  # λ_c of class c; 0 before its first sample
+    sizes: list[float] = field(default_factory=list)  # samples of class c so far
+    late_sums: list[float] = field(default_factory=list)  # Σ‖δ_i‖ of class c over the last tenth, and its samples
+    late_sizes: list[float] = field(default_factory=list)
 
     def price(self, defence: Defence, model: nn.Module, x: Tensor, y: Tensor) -> None:
         """Give the defence its λ, and the target as the unit of its cost; the others have no price.
@@ -55,24 +63,52 @@ class Control:
         defence.scale = self.target
         defence.lam = defence.lam if self.lam is None else self.lam
 
-    def update(self, t: int, mean: float) -> None:
-        """Record the mean ‖δ_i‖ of step t, and move λ."""
-        if t >= self.from_step:
-            self.norm_sum, self.lam_sum, self.n = self.norm_sum + mean, self.lam_sum + (self.lam or 0.0), self.n + 1
+    def update(self, t: int, norms: Tensor, y: Tensor) -> None:
+        """Record the norms ‖δ_i‖ (m,) of step t with the labels of their samples, and move λ."""
+        late = t >= int((1 - LAST) * self.n_outer)
+        if late:
+            mean, lam = float(norms.double().mean()), self.lam or 0.0
+            self.norm_sum, self.lam_sum, self.n = self.norm_sum + mean, self.lam_sum + lam, self.n + 1
         if self.lam is None or self.target is None:
             return
-        self.recent = mean if self.recent is None else MEMORY * self.recent + (1 - MEMORY) * mean
-        kappa = max(KAPPA / (1 + t / SETTLING), LEAST_KAPPA)
-        self.lam *= math.exp(kappa * (min(self.recent / self.target, MOST) - 1))
+        sums, sizes = _by_class(norms, y)
+        self.sizes = _added(self.sizes, sizes)
+        if late:
+            self.late_sums, self.late_sizes = _added(self.late_sums, sums), _added(self.late_sizes, sizes)
+        self.prices += [0.0] * (len(self.sizes) - len(self.prices))
+        targets = self._targets()
+        for c, (total, size) in enumerate(zip(sums, sizes, strict=True)):
+            if size:
+                before = self.prices[c] or self.lam
+                price = self.lam * total / size / targets[c]
+                self.prices[c] = before + self._kappa(t) * (price - before)
+        self.lam = fmean(price for price in self.prices if price)
         if not self.warned and not 1e-12 < self.lam < 1e12:
             self.warned = True
             warnings.warn(
-                f"the budget, a mean norm of {self.target:.3g}, seems out of reach: it is {self.recent:.3g} at "
+                f"the budget, a mean norm of {self.target:.3g}, seems out of reach: it is {float(norms.mean()):.3g} at "
                 f"lam = {self.lam:.3g}; take another budget or a larger n_inner",
                 RuntimeWarning,
                 stacklevel=4,
             )
         self.lam = min(max(self.lam, 1e-15), 1e15)
+
+    @property
+    def used(self) -> float | None:
+        """The mean over classes of mean‖δ_i‖/t_c over the last tenth: 1 where the budget is met."""
+        rows = zip(self.late_sums, self.late_sizes, self._targets(), strict=False)
+        ratios = [total / size / target for total, size, target in rows if size]
+        return fmean(ratios) if ratios else None
+
+    def _targets(self) -> list[float]:
+        """t_c = target·√(n_c/n) for every class."""
+        most = max(self.sizes, default=1.0)
+        return [(self.target or 0.0) * math.sqrt(size / most) for size in self.sizes]
+
+    def _kappa(self, t: int) -> float:
+        """The weight of the group of step t."""
+        least = min(max(TURNOVER / (LAST * self.n_outer), LEAST_KAPPA), KAPPA)
+        return max(KAPPA / (1 + t / SETTLING), least)
 
     def averages(self, steps: Sequence[Step]) -> tuple[float, float | None]:
         """The mean norm and the mean λ over the last tenth of n_outer, or of `steps` where the run ended before."""
@@ -88,6 +124,19 @@ class Control:
 def priced(defence: Defence) -> TypeGuard[GSAT]:
     """Whether the defence has a price λ, which training sets."""
     return isinstance(defence, GSAT)
+
+
+def _by_class(norms: Tensor, y: Tensor) -> tuple[list[float], list[float]]:
+    """Σ‖δ_i‖ and the number of samples of each class 0, 1, ...; targets that are no whole numbers are one class."""
+    classes = torch.zeros_like(norms, dtype=torch.long)
+    if y.ndim == 1 and not y.is_floating_point():
+        classes = y.long() % CLASSES  # also labels such as -1 get a place
+    return torch.bincount(classes, norms.double()).tolist(), torch.bincount(classes).double().tolist()
+
+
+def _added(totals: list[float], more: list[float]) -> list[float]:
+    """Their sum, class by class; either may know fewer classes than the other."""
+    return [a + b for a, b in zip_longest(totals, more, fillvalue=0.0)]
 
 
 def _steepness(defence: GSAT, model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -120,18 +169,17 @@ def control_for(defence: Defence, X: Any, lam: Any, budget: float, n_outer: int)
     Control
         With λ, or for "auto" with the target, from which the first step finds λ.
     """
-    from_step = int((1 - LAST) * n_outer)
     if not priced(defence):
-        return Control(None, from_step=from_step)
+        return Control(None, n_outer=n_outer)
     if lam == "auto":
         target = _checks.number("budget", budget, above=0) * mean_norm(X)
         if target == 0:
             raise ValueError('lam="auto" needs samples that are not all zero, got E‖X‖ = 0')
         if not math.isfinite(target):
             raise ValueError(f'lam="auto" needs finite samples, got E‖X‖ = {target / budget}')
-        return Control(None, target, from_step)
+        return Control(None, target, n_outer)
     if lam == "paper":
-        return Control(0.25 * mean_norm(X), from_step=from_step)
+        return Control(0.25 * mean_norm(X), n_outer=n_outer)
     if isinstance(lam, str):
         raise ValueError(f'lam must be a number > 0, "auto" or "paper", got {lam!r}')
-    return Control(_checks.number("lam", lam, above=0), from_step=from_step)
+    return Control(_checks.number("lam", lam, above=0), n_outer=n_outer)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gsat._files import read_bytes, read_json, remove_dead_drafts, whole_folder, write_durably
 
-FORMAT = 1
+FORMAT = 2
 MOST = 10**9 - 1  # steps: a checkpoint is named with nine digits
 KEPT = 2  # the newest checkpoint, and the one before in case the newest is damaged
 
@@ -139,7 +139,10 @@ def _read(path: Path, run: dict[str, Any]) -> Checkpoint:
         raise _Damaged(f"checkpoint {path} is damaged: {error}") from error
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         version = head.get("format") if isinstance(head, dict) else None
-        raise ValueError(f"checkpoint {path} must have format {FORMAT}, got {version}")
+        raise ValueError(
+            f"checkpoint {path} must have format {FORMAT}, got {version}: it is of another version of gsat, in which "
+            "the run can be resumed; here it must start anew, in another folder"
+        )
     if head.pop("sha256", None) != _checksum(head, data):
         raise _Damaged(f"checkpoint {path} is damaged: it does not match its checksum")
     theirs = head["run"]

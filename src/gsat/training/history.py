@@ -55,6 +55,8 @@ class History:
         The recorded steps.
     lam, mean_norm
         Their means over the last tenth of the steps; mean_norm is what a norm-matched baseline gets as its eps.
+    used
+        What the adversary used of its budget over the last tenth, 1 where it met it; None without a budget.
     stopped_early, best_validation
         Whether patience was over, and the best robust accuracy.
     """
@@ -62,6 +64,7 @@ class History:
     steps: list[Step] = field(default_factory=list)
     lam: float | None = None
     mean_norm: float = 0.0
+    used: float | None = None
     stopped_early: bool = False
     best_validation: float | None = None
 

@@ -70,7 +70,8 @@ def gdadmm(
         "constant", "cosine", or a function of t/n_outer that multiplies the learning rate.
     lam, budget
         A number, "paper" (0.25·E‖X‖₂), or "auto": λ follows so that the mean ‖δ_i‖ is budget·E‖X‖₂, with the cost in
-        units of that length. For GSAT defences alone.
+        units of that length. A class r times smaller than the largest counts √r-fold in the mean over classes, and no
+        sample moves farther than three times that length. For GSAT defences alone.
     batch
         One id for each sample, for costs with one structure per batch.
     loss
@@ -149,7 +150,7 @@ def iterate(run: Run) -> Step:
     rate = run.set_rates()
     run.optimizer.step()
     run.latest = Step(run.t, value, defence.mean_norm, control.lam, defence.measure(), rate)
-    control.update(run.t, run.latest.mean_norm)
+    control.update(run.t, defence.norms, y)
     run.t += 1
     return run.latest
 

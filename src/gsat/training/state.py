@@ -119,6 +119,7 @@ class Run:
         self.history.stopped_early = self.stopped_early
         self.history.best_validation = self.best_validation
         self.history.mean_norm, self.history.lam = self.control.averages(self.history.steps)
+        self.history.used = self.control.used
         return self.history
 
     def describe(self) -> dict[str, Any]:

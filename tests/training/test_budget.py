@@ -1,0 +1,137 @@
+"""λ and the budget: what is measured, how λ follows it, rare classes, and how far a sample may move."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_diabetes
+from sklearn.metrics import balanced_accuracy_score
+from torch import Generator, Tensor, nn
+
+import gsat
+import strategies  # noqa: F401  one thread
+from gsat import defences, registry
+from gsat.defences import FARTHEST
+from gsat.models import build
+from gsat.training.budget import Control
+
+BUDGET = 0.05
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Tensor, Tensor]:
+    table = gsat.data.load("digits")
+    return torch.as_tensor(table.X).float()[:600], torch.as_tensor(table.y).long()[:600]
+
+
+def rare(n: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two Gaussian classes four deviations apart; `share` of the rows are of class 1."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) < share * n).astype(int)
+    X = rng.normal(size=(n, 20))
+    X[:, 0] += 4.0 * y
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", registry.STRUCTURES)
+def test_the_budget_is_met_in_200_steps(digits: Any, name: str, seed: int) -> None:
+    defence = registry.named(name, eps=0.0, n_inner=10, group_size=60)
+    model = build("elu", (64,), 10, hidden=30, seed=seed)
+    generator = Generator().manual_seed(seed)
+    history = gsat.gdadmm(
+        model, *digits, defence, n_outer=200, group_size=60, eta0=2e-3, budget=BUDGET, generator=generator
+    )
+    last = history.steps[-20:]
+    assert history.used == pytest.approx(1, abs=0.1)
+    assert history.mean_norm == pytest.approx(BUDGET * gsat.mean_norm(digits[0]), rel=0.15)  # classes are about equal
+    assert history.mean_norm == pytest.approx(np.mean([step.mean_norm for step in last]), rel=1e-9)
+    assert history.lam == pytest.approx(np.mean([step.lam for step in last]), rel=1e-9)
+
+
+def test_lam_is_the_mean_of_the_prices_of_the_classes() -> None:
+    control = Control(2.0, target=3.0, n_outer=1000)
+    y = torch.tensor([0, 0, 0, 0, 2])  # class 1 is not seen
+    control.update(0, torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0]), y)
+    prices = [2 + 0.2 * (2 * 2.5 / 3 - 2), 2 + 0.2 * (2 * 6 / (3 * math.sqrt(1 / 4)) - 2)]
+    assert [control.prices[0], control.prices[2]] == pytest.approx(prices)
+    assert control.lam == pytest.approx(np.mean(prices))
+    assert control.used is None  # the last tenth has not begun
+    lam, norms = control.lam, torch.tensor([2.0, 2.0, 2.0, 2.0, 0.5])
+    control.update(900, norms, y)
+    after = [a + 0.04 * (lam * ratio - a) for a, ratio in zip(prices, (2 / 3, 0.5 / 1.5), strict=True)]
+    assert control.lam == pytest.approx(np.mean(after))  # the weight of a group is 4 in the sum over the last tenth
+    assert control.used == pytest.approx(np.mean([2 / 3, 0.5 / 1.5]))
+    assert control.averages([]) == pytest.approx((1.7, lam))
+
+
+@pytest.mark.parametrize("y", [torch.randn(5), torch.zeros(5, 3), torch.tensor([-1, -1, -1, -1, -1])])
+def test_targets_that_are_no_classes_count_as_one(y: Tensor) -> None:
+    control = Control(2.0, target=1.0)
+    control.update(0, torch.tensor([0.0, 1.0, 2.0, 3.0, 1.5]), y)
+    assert control.lam == pytest.approx(2 * (1 + 0.2 * 0.5))
+
+
+def test_a_budget_out_of_reach_is_told_once() -> None:
+    control = Control(1.0, target=1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for t in range(1000):
+            control.update(t, torch.zeros(3), torch.zeros(3, dtype=torch.long))
+    assert [warning.category for warning in caught] == [RuntimeWarning]
+    assert "the budget, a mean norm of 1, seems out of reach" in str(caught[0].message)
+    assert 0 < control.lam < 1e-12
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("structure", registry.STRUCTURES)
+def test_a_rare_class_is_not_given_up(structure: str, class_weight: Any) -> None:
+    train, (X, y) = rare(800, 0.03, seed=0), rare(1000, 0.5, seed=1)
+    options = {"n_outer": 150, "group_size": 100, "eta0": 3e-3, "class_weight": class_weight, "random_state": 0}
+    erm = gsat.ERMClassifier(**options).fit(*train)
+    clf = gsat.GSATClassifier(structure, n_inner=10, **options).fit(*train)
+    before, after = (balanced_accuracy_score(y, model.predict(X)) for model in (erm, clf))
+    assert before > 0.8
+    assert after > before - 0.04
+
+
+@pytest.mark.parametrize("name", registry.STRUCTURES)
+def test_no_sample_moves_farther_than_three_times_the_budget(name: str) -> None:
+    """Also where the inner problem has no maximum; and what is cut keeps its structure."""
+    x, y = torch.randn(40, 6, generator=Generator().manual_seed(0)), torch.zeros(40)
+    model = nn.Linear(6, 1)
+    nn.init.ones_(model.weight)
+
+    def squared(outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs[:, 0] - y).square()
+
+    defence = registry.named(name, eps=0.0, loss=squared, group_size=40)
+    assert isinstance(defence, defences.GSAT)
+    defence.scale, defence.lam = 0.2, 1e-4
+    moved = defence(model, x, y) - x
+    norms = moved.norm(dim=1)
+    assert float(norms.max()) <= FARTHEST * 0.2 * (1 + 1e-4)
+    assert float(norms.mean()) > 0.2
+    if name == "universal":
+        assert len({tuple(row) for row in (moved * 1e3).round().tolist()}) <= 20  # a shift for every two samples
+
+
+@pytest.mark.parametrize("structure", registry.STRUCTURES)
+@pytest.mark.parametrize("target", ["diabetes", "linear"])
+def test_regression_trains_with_its_defaults(structure: str, target: str) -> None:
+    X, y = load_diabetes(return_X_y=True)
+    if target == "linear":
+        y = X @ np.arange(1, 11)
+    model = gsat.GSATRegressor(structure, n_outer=200, n_inner=10, eta0=5e-3, random_state=0).fit(X[:300], y[:300])
+    assert model.score(X[300:], y[300:]) > (0.35 if target == "diabetes" else 0.9)
+    assert max(step.mean_norm for step in model.history_) <= 1.001 * FARTHEST * BUDGET * model.mean_norm_
+
+
+def test_a_number_for_lam_that_leaves_no_maximum_is_told() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    model = gsat.GSATRegressor("unstructured", lam=1e-6, n_outer=1, n_inner=20, random_state=0)
+    with pytest.warns(RuntimeWarning, match=r"loss − lam·c\(Δ\) has no maximum.*take lam above"):
+        model.fit(X, y)
