@@ -4,10 +4,11 @@ The command line and the estimators take their defaults from here, so that the s
 names are those of the tables in `gsat.registry`; a test keeps both alike.
 """
 
-STRUCTURES = ("universal", "group-sparse", "low-rank", "unstructured")
+STRUCTURES = ("universal", "universal-one", "group-sparse", "low-rank", "unstructured")
 BASELINES = ("erm", "fgm", "fgsm", "pgd", "universal-at")
-DEFENCES = (*BASELINES, *STRUCTURES, "structured-universal", "structured-group-sparse", "structured-low-rank")
-ATTACKS = ("universal", "group-sparse", "low-rank", "pgd", "fgm")
+ATTACKED = ("universal", "universal-one", "group-sparse", "low-rank")  # structures that have an attack
+DEFENCES = (*BASELINES, *STRUCTURES, *(f"structured-{name}" for name in ATTACKED))
+ATTACKS = (*ATTACKED, "pgd", "fgm")
 
 STRUCTURE = "low-rank"  # of an estimator or a command that is given none
 LAM = "auto"
@@ -17,8 +18,9 @@ SOLVER = "proximal"
 N_OUTER = 1000  # groups to train on
 N_INNER = 20  # gradients of the inner maximisation
 GROUP_SIZE = 200
-ETA0 = 1e-3  # learning rate of Adam, in the estimators and on the command line
-PAPER_ETA0 = 1e-4  # in `gsat.gdadmm`, which has the paper's numbers
+ETA0 = 1e-3  # learning rate of Adam, in `gsat.gdadmm`, the estimators and on the command line; the paper's is 1e-4
 SCHEDULE = "constant"
 HIDDEN = 100  # units of the network that is taken where none is given
 STEPS = 100  # gradients of an attack
+VALIDATION_FRACTION = 0.1  # of the training rows, held out for early stopping and calibration
+N_ITER_NO_CHANGE = 10  # measurements of the robust validation loss without a gain, after which training stops

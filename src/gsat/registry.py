@@ -47,20 +47,25 @@ class Structure:
     axis: str = "eps / E‖X‖"
 
 
-def universal_cost(alpha: float = 0.5, group_size: int = _defaults.GROUP_SIZE) -> PerBatch:
+def universal_cost(alpha: float, group_size: int) -> PerBatch:
     """The cost of structure="universal": a shift for every two samples of the group, drawn at random.
 
-    With a single shift for the whole group the model chases one shift a step and forgets the others; more shifts, each
-    shared by fewer samples, were better all the way (docs/choose.md). Given batches have one shift each.
+    With a single shift for the whole group, which is structure="universal-one", the model chases one shift a step and
+    forgets the others; more shifts, each shared by fewer samples, were better all the way (docs/choose.md). Given
+    batches have one shift each.
     """
     return PerBatch(Universal(alpha), n_random=max(1, group_size // 2))
 
 
+def _universal_attack(*, eps: float, steps: int, loss: SampleLoss | None, **_: Any) -> Attack:
+    return attacks.Universal(eps, steps=steps, loss=loss)
+
+
 STRUCTURES: dict[str, Structure] = {
     "universal": Structure(
-        cost=lambda alpha, group_size, **_: universal_cost(alpha, group_size),
-        attack=lambda eps, steps, loss, **_: attacks.Universal(eps, steps=steps, loss=loss),
+        cost=lambda alpha, group_size, **_: universal_cost(alpha, group_size), attack=_universal_attack
     ),
+    "universal-one": Structure(cost=lambda alpha, **_: Universal(alpha), attack=_universal_attack),
     "group-sparse": Structure(
         cost=lambda alpha, k, feature_groups, **_: GroupSparse(alpha, k=k, feature_groups=feature_groups),
         attack=lambda eps, **options: attacks.GroupSparse(eps, **options),
@@ -146,7 +151,7 @@ def structure_cost(
     feature_groups
         One block number for each feature, for "group-sparse".
     group_size
-        Samples in a group, by which "universal" chooses the number of its shifts.
+        Samples in a group: "universal" has a shift for every two of them, "universal-one" one for all.
 
     Returns
     -------

@@ -116,7 +116,7 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    classifier.fit_run(samples(table), table.y, batch, seed=plan.seed, out=out, resume=resume)
+    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
     return Trained(classifier, plan)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,8 @@ from gsat.costs import GroupCost, PerBatch
 from gsat.defences import Defence
 from gsat.estimators.base import Fitted, TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.partial import partial_fit
+from gsat.estimators.samples import Samples, checked_weights
 from gsat.losses import SampleLoss, half_squared_error
 from gsat.training.budget import priced
 
@@ -154,7 +157,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         Mean and deviation of the numbers in training.
     """
 
-    def fit(self, X: Any, y: Any, batch: Any = None) -> GSATRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
         """Train on samples with numbers.
 
         Parameters
@@ -163,6 +166,8 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
             Samples (n, features), dense, sparse or memory-mapped; or (n, *in_shape).
         y
             Numbers (n,).
+        sample_weight
+            One weight >= 0 for each sample, by which rows are drawn into groups, as in `GSATClassifier.fit`; or None.
         batch
             One id per sample, for a structure in each batch; or None.
 
@@ -172,11 +177,42 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
             The fitted regressor.
         """
         X, y = self._checked(X, y, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        self.y_mean_, self.y_scale_ = float(y.mean()), float(y.std()) or 1.0
-        targets = ((y - self.y_mean_) / self.y_scale_).astype(np.float32)
-        self._fit(X, targets, 1, half_squared_error, batch)
+        weights = checked_weights(sample_weight, X)
+        self._standardise_targets(y, weights)
+        self._fit(Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
         return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
+        """Go on training with more samples, for one pass over them, as in `GSATClassifier.partial_fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight, batch
+            As in `fit`. The first call fixes the standardisation of samples and numbers.
+
+        Returns
+        -------
+        self
+            The regressor.
+        """
+        first = not hasattr(self, "module_")
+        X, y = self._checked(X, y, reset=first, y_numeric=True)
+        weights = checked_weights(sample_weight, X)
+        if first:
+            self._standardise_targets(y, weights)
+        partial_fit(self, Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
+        return self
+
+    def _standardise_targets(self, y: Any, weights: NDArray[np.float64] | None) -> None:
+        y = np.asarray(y, dtype=np.float64)
+        self.y_mean_ = float(np.average(y, weights=weights))
+        self.y_scale_ = math.sqrt(np.average(np.square(y - self.y_mean_), weights=weights)) or 1.0
+
+    def _targets(self, y: Any) -> NDArray[np.float32]:
+        return ((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_).astype(np.float32)
+
+    def _chance(self, targets: NDArray[Any]) -> float:
+        return 0.5 * float(np.var(targets, dtype=np.float64))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The predicted number of each sample.
@@ -193,7 +229,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         """
         return np.asarray(self._outputs(X)[:, 0] * self.y_scale_ + self.y_mean_)
 
-    def perturb(self, X: Any, y: Any, batch: Any = None) -> NDArray[np.float32]:
+    def perturb(self, X: Any, y: Any, *, batch: Any = None) -> NDArray[np.float32]:
         """The worst perturbation of the samples that the adversary of training finds, group by group.
 
         Parameters
@@ -208,5 +244,4 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         array
             Δ, of the shape and in the units of X.
         """
-        targets = torch.as_tensor((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_)
-        return self._perturb(X, targets.float(), half_squared_error, batch)
+        return self._perturb(X, torch.from_numpy(self._targets(y)), half_squared_error, batch)

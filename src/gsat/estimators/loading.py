@@ -23,6 +23,7 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.description import check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier, GSATRegressor
+from gsat.estimators.module import build_module
 from gsat.estimators.saving import LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
@@ -89,11 +90,11 @@ def _fitted(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, tr
 
 def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tensor], *, trust_module: bool) -> nn.Module:
     """The network without its weights; one of gsat's own has the sizes of the weights before it is allocated."""
-    spec, d = estimator.module, estimator.n_features_in_
+    spec = estimator.module
     if spec is None or spec in OWN:
         try:
             with torch.device("meta"):  # shapes alone, no memory
-                blank = estimator._build(d, n_outputs, seed=0)
+                blank = build_module(estimator, n_outputs, seed=0)
         except (RuntimeError, OverflowError) as error:
             raise ValueError(f"the sizes of the network must be those of its weights, got {error}") from error
         _same_shapes(blank, weights)
@@ -102,7 +103,7 @@ def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tenso
             f"{path / 'model.json'} names the module {spec!r}, which is not of gsat and would be imported and called; "
             "gsat.load(..., trust_module=True) or --trust-module does so, if you trust where the folder comes from"
         )
-    return estimator._build(d, n_outputs, seed=0)  # type: ignore[no-any-return]
+    return build_module(estimator, n_outputs, seed=0)
 
 
 def _same_shapes(blank: nn.Module, weights: dict[str, Tensor]) -> None:

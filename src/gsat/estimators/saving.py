@@ -13,7 +13,7 @@ from gsat.estimators.description import check_description, check_tensors
 from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
-NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "y_mean_", "y_scale_")
+NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "temperature_", "y_mean_", "y_scale_")
 LISTS = {"classes_": None, "feature_names_in_": object}  # with their dtypes, where JSON does not tell
 
 

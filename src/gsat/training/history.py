@@ -32,8 +32,8 @@ class Step:
         Columns that move, or rank, where the structure has such a number.
     learning_rate
         That of the first group of weights.
-    validation
-        Robust accuracy, where it was measured in this step.
+    validation, validation_loss
+        Robust accuracy or robust loss on held-out samples, where it was measured in this step.
     """
 
     t: int
@@ -43,6 +43,7 @@ class Step:
     measure: float | None = None
     learning_rate: float | None = None
     validation: float | None = None
+    validation_loss: float | None = None
 
 
 @dataclass
@@ -56,7 +57,7 @@ class History:
     lam, mean_norm
         Their means over the last tenth of the steps; mean_norm is what a norm-matched baseline gets as its eps.
     stopped_early, best_validation
-        Whether patience was over, and the best robust accuracy.
+        Whether patience was over, and the best robust accuracy, or loss where that was measured.
     """
 
     steps: list[Step] = field(default_factory=list)
