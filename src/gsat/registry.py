@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Generator
 
-from gsat import _defaults, attacks
+from gsat import _checks, _defaults, attacks
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
 from gsat.defences import ERM, FGM, GSAT, PGD, Defence, Structured, UniversalAT
@@ -170,6 +170,11 @@ def check_defence(name: str) -> str:
     return name
 
 
+def default_n_inner(name: str) -> int:
+    """The gradients for a group of the defence of that name, where nobody asks for another number."""
+    return _defaults.N_INNER_GSAT if name in STRUCTURES else _defaults.N_INNER
+
+
 def named_attack(
     name: str,
     eps: float,
@@ -214,7 +219,7 @@ def named(
     feature_groups: Any = None,
     feature_mask: Any = None,
     solver: str | Solver[Any] = _defaults.SOLVER,
-    n_inner: int = _defaults.N_INNER,
+    n_inner: int | None = None,
     group_size: int = _defaults.GROUP_SIZE,
     loss: SampleLoss | None = None,
     seed: int = 0,
@@ -232,7 +237,7 @@ def named(
     feature_mask, solver
         Of GSAT.
     n_inner
-        Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT.
+        Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT; None for `default_n_inner`.
     loss
         (outputs, y) -> (m,), which the adversary maximises; by default the cross-entropy.
     seed
@@ -244,6 +249,7 @@ def named(
         What perturbs the groups.
     """
     check_defence(name)
+    n_inner = default_n_inner(name) if n_inner is None else n_inner
     if name in BASELINES:
         return BASELINES[name](eps=eps, steps=n_inner, loss=loss)
     if name in STRUCTURES:
@@ -285,13 +291,8 @@ def parse_attack(
     Attack
         The attack, with eps in the units of the samples.
     """
-    name, _, size = text.partition("@")
-    name, _, strength = name.partition(":")
-    try:
-        bound = (float(size) if size else eps) * unit
-        count = int(strength) if strength else None
-    except ValueError:
-        raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
+    name, count, size = _checks.attack_text(text, attack_names())
+    bound = (eps if size is None else size) * unit
     return named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
 
 

@@ -47,9 +47,18 @@ TrustModule = Annotated[
     typer.Option("--trust-module", help="Import the module that the model names: it runs code of the folder's author."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Defence = Annotated[str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")]
+Defence = Annotated[
+    str,
+    typer.Option(
+        help="erm, fgm, pgd, universal-at, group-sparse, low-rank, unstructured, universal (a shift for every two "
+        "samples of a group, or for each batch), universal-one (one shift for the whole group), ..."
+    ),
+]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
-NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
+NInner = Annotated[
+    int | None,
+    typer.Option(help="Gradients of the inner maximisation (T1); default 5 for GSAT, 20 for the other defences."),
+]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
 Budget = Annotated[float, typer.Option(help="GSAT: wanted mean norm of the perturbations, as a fraction of E‖X‖.")]
 Alpha = Annotated[

@@ -32,7 +32,7 @@ class GSATEstimator(TorchEstimator):
     alpha: float | None = None
     k: int | None = None
     solver: Any = _defaults.SOLVER
-    n_inner: int = _defaults.N_INNER
+    n_inner: int = _defaults.N_INNER_GSAT
     feature_groups: Any = None
     feature_mask: Any = None
 
@@ -69,11 +69,14 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     """A network trained against perturbations that are structured across samples.
 
     Given `batch` in fit, structure="universal" has one shift for each batch; the other structures run across batches.
+    fit warns (`sklearn.exceptions.ConvergenceWarning`) where the loss still falls at its end, or where the network is
+    hardly better than chance on the rows it was trained on.
 
     Parameters
     ----------
     structure
-        "low-rank", "group-sparse", "universal" or "unstructured".
+        "low-rank", "group-sparse", "universal", "universal-one" or "unstructured". "universal" trains with one shift
+        for every two samples of the group, which trains better than the single shift of "universal-one".
     lam, budget
         "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data; "paper"; or a number.
     alpha
@@ -85,8 +88,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     n_outer, group_size
         The number of groups, and of samples in each.
     module, module_options, hidden
-        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, or a function, called with
-        in_shape, the number of outputs and **module_options.
+        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, a function, called with
+        in_shape, the number of outputs and **module_options, or a torch.nn.Module, a copy of which is trained.
     in_shape
         The shape of a sample where the module wants another than (features,): (1, 28, 28) for "alexnet".
     eta0, schedule, ema
@@ -95,18 +98,28 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         Columns to mean 0 and deviation 1 inside; perturbations are then in units of the deviation.
     class_weight
         None, "balanced", or a dict, as in scikit-learn.
+    calibrate
+        Whether predict_proba is softmax(logits / T), T fitted on held-out rows; predictions stay as they are.
     feature_groups, feature_mask
         A block for each column; True for the columns that the adversary may move.
     device
         Of torch; None for the CPU.
     warm_start
         Whether another fit goes on with the module.
+    early_stopping
+        Whether to stop when the loss on held-out rows, under the adversary of training, has not fallen for
+        `n_iter_no_change` measurements, one every 25 groups; the weights are those of the best one.
+    validation_fraction, validation_batches
+        The share of the rows (of each class) that early_stopping and calibrate hold out; or the ids of the batches that
+        they hold out, where fit is given `batch`.
+    n_iter_no_change
+        Measurements without a gain after which training stops.
     callbacks
         Functions, called as callback(step, model) after each step.
     verbose
         Above 0, a progress bar.
     random_state
-        Of weights, groups and random batches.
+        Of weights, groups, held-out rows and random batches.
 
     Attributes
     ----------
@@ -122,6 +135,10 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         E‖X‖₂ of the training samples as the module sees them.
     mean_, scale_
         Mean and deviation of each column.
+    temperature_
+        T of the probabilities, 1 without calibrate.
+    n_iter_
+        Groups that were trained on.
     """
 
     def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:
@@ -147,7 +164,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
     Parameters
     ----------
     structure, **others
-        Those of `GSATClassifier` but class_weight.
+        Those of `GSATClassifier` but class_weight and calibrate.
 
     Attributes
     ----------
