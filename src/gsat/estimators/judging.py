@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gsat.training.history import Step
 
 FEWEST = 20  # steps by which a falling loss can be told from noise
-FALL = 0.05  # of the loss of a constant prediction, by which the loss may fall in the last tenth of the steps
+FALL = 0.05  # of the loss of a constant prediction: a fall from one fifth of the steps to the next that matters
 NEAR = 0.1  # of the way from chance to no error
 COLDEST, HOTTEST = 1e-3, 1e3  # temperatures
 
@@ -24,7 +24,7 @@ COLDEST, HOTTEST = 1e-3, 1e3  # temperatures
 def warn_if_falling(steps: Sequence[Step], chance: float) -> None:
     """Warn where the loss on perturbed groups still falls clearly at the end.
 
-    The mean over the last tenth of the steps is compared with that over the tenth before: lower by more than three
+    The mean over the last fifth of the steps is compared with that over the fifth before: lower by more than three
     standard errors, and by more than a twentieth of the loss of a constant prediction.
 
     Parameters
@@ -34,18 +34,18 @@ def warn_if_falling(steps: Sequence[Step], chance: float) -> None:
     chance
         The loss of a constant prediction.
     """
-    tenth = len(steps) // 10
+    fifth = len(steps) // 5
     if len(steps) < FEWEST:
         return
-    before, last = (np.array([step.loss for step in part]) for part in (steps[-2 * tenth : -tenth], steps[-tenth:]))
+    before, last = (np.array([step.loss for step in part]) for part in (steps[-2 * fifth : -fifth], steps[-fifth:]))
     fall = float(before.mean() - last.mean())
-    error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / tenth)
+    error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / fifth)
     if fall > max(3 * error, FALL * chance):
         warnings.warn(
             f"training has not converged: the loss fell from {before.mean():.3g} to {last.mean():.3g} over the last "
-            f"{2 * tenth} of {len(steps)} groups; take a larger n_outer or eta0",
+            f"{2 * fifth} of {len(steps)} groups; take a larger n_outer or eta0",
             ConvergenceWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
 
@@ -65,7 +65,7 @@ def warn_if_at_chance(predicted: NDArray[Any], truth: NDArray[Any]) -> None:
             f"training has not converged: the balanced accuracy on {len(truth)} training rows is {balanced:.2f}, where "
             f"chance is {chance:.2f}; take a larger n_outer, another eta0, or a smaller budget",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
