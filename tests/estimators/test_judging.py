@@ -51,7 +51,7 @@ def test_fit_warns_when_it_must_and_not_otherwise():
     with pytest.warns(ConvergenceWarning, match="training has not converged: the loss fell"):
         gsat.ERMClassifier(n_outer=20, hidden=20, group_size=400, eta0=1e-2, random_state=0).fit(X, Y)
     with pytest.warns(ConvergenceWarning, match="training has not converged: the loss fell"):
-        gsat.GSATRegressor(n_outer=20, budget=0.01, **{**OPTIONS, "group_size": 400}).fit(X, X[:, 0])
+        gsat.GSATRegressor(n_outer=20, budget=0.01, **{**OPTIONS, "group_size": 400, "eta0": 4e-3}).fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gsat.GSATClassifier(n_outer=250, **OPTIONS).fit(X, Y)
@@ -165,3 +165,25 @@ def test_calibration_changes_probabilities_alone_and_is_saved(tmp_path):
     about = json.loads((tmp_path / "m" / "model.json").read_text())
     assert about["fitted"]["temperature_"] == clf.temperature_
     assert clf.set_params(calibrate=False, n_outer=2).fit(X, Y).temperature_ == 1.0
+
+
+def test_a_stopped_run_with_early_stopping_ends_with_the_same_bits(tmp_path):
+    options = {"early_stopping": True, "calibrate": True, "n_iter_no_change": 1, "n_outer": 120, **OPTIONS}
+    options |= {"structure": "universal", "eta0": 0.03}
+    whole = gsat.GSATClassifier(**options).fit_run(X, Y, seed=3)
+    assert whole.history_.stopped_early
+
+    def stop(step, model):
+        if step.t == 30:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        gsat.GSATClassifier(callbacks=[stop], **options).fit_run(X, Y, seed=3, out=tmp_path / "run")
+    again = gsat.GSATClassifier(**options).fit_run(X, Y, seed=3, out=tmp_path / "run", resume=True)
+    assert again.n_iter_ == whole.n_iter_
+    assert again.temperature_ == whole.temperature_
+    assert np.array_equal(again.predict_proba(X), whole.predict_proba(X))
+    with pytest.raises(ValueError, match="is of another run: data"):
+        gsat.GSATClassifier(**{**options, "validation_fraction": 0.2}).fit_run(
+            X, Y, seed=3, out=tmp_path / "run", resume=True
+        )
