@@ -110,7 +110,7 @@ def train(
         validation_fraction=validation_fraction,
         calibrate=calibrate,
     )
-    config = {**source.describe(), **fingerprint(table), **plan.describe()}
+    config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
     config["threads"] = use_threads(stored_threads(out) if resume and threads is None else threads)
     with running(out, config, resume=resume, force=force):
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
