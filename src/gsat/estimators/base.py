@@ -7,12 +7,12 @@ from abc import abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
@@ -56,6 +56,8 @@ class TorchEstimator(Fitted):
 
     The fields are scikit-learn's parameters: they are stored as they are given, and `fit` checks them.
     """
+
+    _has_classes: ClassVar[bool] = False
 
     n_outer: int = _defaults.N_OUTER
     group_size: int = _defaults.GROUP_SIZE
@@ -141,18 +143,22 @@ class TorchEstimator(Fitted):
         self._judge(rows, samples.targets, positions[some])
         return held
 
+    def _holds_out(self) -> bool:
+        """Whether something is measured on rows that are not trained on."""
+        return self.early_stopping
+
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _split(self, samples: Samples, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows to train on, and those that are held out where something is to be measured on them."""
-        if not (self.early_stopping or getattr(self, "calibrate", False)):
+        """The rows to train on, and those that are held out."""
+        if not self._holds_out():
             return samples.used, np.empty(0, np.int64)
         return hold_out(
             samples,
             fraction=self.validation_fraction,
             batches=self.validation_batches,
-            by_class=isinstance(self, ClassifierMixin),
+            by_class=self._has_classes,
             seed=seed,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
 @dataclass(eq=False, repr=False, kw_only=True)
 class TorchClassifier(FittedClassifier, TorchEstimator):
     """A module whose outputs are the logits of the classes."""
+
+    _has_classes: ClassVar[bool] = True
 
     class_weight: Any = None
     calibrate: bool = False
@@ -138,6 +140,9 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             self._loss = WeightedCrossEntropy(self._class_weights(self.classes_, None))
         partial_fit(self, samples, len(self.classes_), self._loss)
         return self
+
+    def _holds_out(self) -> bool:
+        return self.early_stopping or self.calibrate
 
     def _class_weights(self, y: NDArray[Any], weights: NDArray[np.float64] | None) -> Any:
         if self.class_weight is None:
