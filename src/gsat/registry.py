@@ -42,7 +42,7 @@ class Structure:
 
     cost: Callable[..., GroupCost | PerBatch]
     attack: Callable[..., Attack] | None = None
-    alpha: float = 0.2
+    alpha: float = _defaults.ALPHA
     k: int | None = None
     axis: str = "eps / E‖X‖"
 
@@ -69,7 +69,7 @@ STRUCTURES: dict[str, Structure] = {
     "group-sparse": Structure(
         cost=lambda alpha, k, feature_groups, **_: GroupSparse(alpha, k=k, feature_groups=feature_groups),
         attack=lambda eps, **options: attacks.GroupSparse(eps, **options),
-        alpha=0.1,
+        alpha=_defaults.ALPHA_GROUP_SPARSE,
         k=50,
         axis="columns that move",
     ),

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from gsat import _defaults
+
 Data = Annotated[
     str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")
 ]
@@ -57,12 +59,19 @@ Defence = Annotated[
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[
     int | None,
-    typer.Option(help="Gradients of the inner maximisation (T1); default 5 for GSAT, 20 for the other defences."),
+    typer.Option(
+        help=f"Gradients of the inner maximisation (T1); default {_defaults.N_INNER_GSAT} for GSAT, "
+        f"{_defaults.N_INNER} for the other defences."
+    ),
 ]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
 Budget = Annotated[float, typer.Option(help="GSAT: wanted mean norm of the perturbations, as a fraction of E‖X‖.")]
 Alpha = Annotated[
-    float | None, typer.Option(help="GSAT: weight of the structure in the cost, 0 to 1; group-sparse 0.1, else 0.2.")
+    float | None,
+    typer.Option(
+        help=f"GSAT: weight of the structure in the cost, 0 to 1; default {_defaults.ALPHA_GROUP_SPARSE} for "
+        f"group-sparse, else {_defaults.ALPHA}."
+    ),
 ]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
