@@ -4,7 +4,7 @@ For each data set and structure, and for each number of inner gradients asked fo
 95 % interval of the ratio of CPU times, of the accuracy on test rows without attack, and of that under attacks of eps =
 0.1·E‖X‖ and 50 gradients. All else is as the estimators have it; MNIST has 5,000 rows to train on. One thread.
 
-    python benchmarks/fit_time.py --data digits mnist tcga --n-inner 20 5
+    python benchmarks/fit_time.py --data digits --n-inner 20 5
 """
 
 import argparse
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--structures", nargs="+", default=[_defaults.STRUCTURE])
     parser.add_argument("--n-inner", nargs="+", type=int, default=[20, 5])
     parser.add_argument("--n-outer", type=int, default=_defaults.N_OUTER)
+    parser.add_argument("--early-stopping", action="store_true")
     parser.add_argument("--n-test", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
@@ -79,7 +80,8 @@ def main() -> None:
             found = []
             for seed in seeds:  # the two times of a ratio side by side
                 _, unit = fitted(gsat.ERMClassifier(n_outer=n_outer, random_state=seed), table)
-                ours = gsat.GSATClassifier(structure, n_inner=n_inner, n_outer=n_outer, random_state=seed)
+                options = {"n_outer": n_outer, "early_stopping": asked.early_stopping, "random_state": seed}
+                ours = gsat.GSATClassifier(structure, n_inner=n_inner, **options)
                 classifier, took = fitted(ours, table)
                 found.append([took / unit, *accuracies(classifier, test)])
             print(f"| {name} | {structure} | {n_inner} | {cells(found)} |", flush=True)
