@@ -30,7 +30,7 @@ class Validation:
     attack
         The attack under which the accuracy is measured; None for the accuracy without one.
     measure
-        "accuracy", or "loss": the mean loss under the adversary of training, with its λ of that step.
+        "accuracy", or "loss": the mean loss under the adversary of training, at the length of its budget.
     batch, weights
         For the loss: one batch id for each sample, and one weight in the mean; None for neither.
     every
@@ -86,8 +86,19 @@ class Validation:
                 hits += int((layout.outputs(model, x).argmax(1) == y).sum())
         return hits / len(self.X)
 
-    def loss(self, model: nn.Module, defence: Defence, loss: SampleLoss, like: Tensor, group_size: int) -> float:
+    def loss(
+        self,
+        model: nn.Module,
+        defence: Defence,
+        loss: SampleLoss,
+        like: Tensor,
+        group_size: int,
+        length: float | None = None,
+    ) -> float:
         """The mean loss on the samples, moved by the defence group by group.
+
+        While λ looks for the budget, perturbations are too short or too long, and losses of different steps do not
+        compare: with `length`, Δ is stretched to it.
 
         Parameters
         ----------
@@ -101,6 +112,8 @@ class Validation:
             A tensor with the dtype and the device of the model.
         group_size
             Samples that are moved together.
+        length
+            The mean ‖δ_i‖₂ of each group; None leaves it to the defence.
 
         Returns
         -------
@@ -112,7 +125,10 @@ class Validation:
         for begin in range(0, len(self.X), group_size):
             rows = torch.arange(begin, min(begin + group_size, len(self.X)))
             x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
-            x = adversary(model, x, y, take_ids(self.batch, rows))
+            moved = adversary(model, x, y, take_ids(self.batch, rows))
+            if length is not None and adversary.mean_norm > 0:
+                moved = x + (moved - x) * (length / adversary.mean_norm)
+            x = moved
             with frozen(model), torch.no_grad():
                 parts.append(loss(layout.outputs(model, x), y).double())
         losses = torch.cat(parts)
