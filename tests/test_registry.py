@@ -71,6 +71,7 @@ def test_unknown_names_are_errors_that_say_the_known_ones(table: Table) -> None:
     [
         ("universal", attacks.Universal(0.1, steps=100)),
         ("universal@0.3", attacks.Universal(0.6, steps=100)),
+        ("universal-one@0.3", attacks.Universal(0.6, steps=100)),
         ("group-sparse", attacks.GroupSparse(0.1, k=50)),
         ("group-sparse:7@0.2", attacks.GroupSparse(0.4, k=7)),
         ("low-rank", attacks.LowRank(0.1, rank=5)),
@@ -100,6 +101,7 @@ def test_text_that_is_no_attack(text: str) -> None:
     ("name", "cost"),
     [
         ("universal", gsat.PerBatch(gsat.Universal(0.2), n_random=100)),
+        ("universal-one", gsat.Universal(0.2)),
         ("group-sparse", gsat.GroupSparse(0.1)),
         ("low-rank", gsat.LowRank(0.2)),
         ("unstructured", gsat.Unstructured()),
@@ -123,13 +125,15 @@ def test_the_same_words_give_the_same_model(table: Table) -> None:
 def test_the_defaults_that_users_were_promised() -> None:
     params = gsat.GSATClassifier().get_params()
     promised = {"structure": "low-rank", "lam": "auto", "budget": 0.05, "alpha": None, "k": None, "solver": "proximal"}
-    sizes = {"n_inner": 20, "n_outer": 1000, "group_size": 200, "eta0": 1e-3, "hidden": 100, "standardize": True}
+    sizes = {"n_inner": 5, "n_outer": 1000, "group_size": 200, "eta0": 1e-3, "hidden": 100, "standardize": True}
     assert promised | sizes == {name: params[name] for name in (*promised, *sizes)}
-    assert gsat.GSATRegressor().get_params() == {k: v for k, v in params.items() if k != "class_weight"}
+    assert gsat.GSATRegressor().get_params() == {
+        name: value for name, value in params.items() if name not in ("class_weight", "calibrate")
+    }
     assert gsat.PGDClassifier().eps == gsat.StructuredATClassifier().eps == 0.05
     loop = {name: entry.default for name, entry in inspect.signature(gsat.gdadmm).parameters.items()}
-    assert (loop["group_size"], loop["budget"], loop["lam"], loop["eta0"]) == (200, 0.05, "auto", 1e-4)
-    assert registry.named("low-rank", eps=1.0).describe()["n_inner"] == 20  # type: ignore[attr-defined]
+    assert (loop["group_size"], loop["budget"], loop["lam"], loop["eta0"]) == (200, 0.05, "auto", 1e-3)
+    assert registry.named("low-rank", eps=1.0).describe()["n_inner"] == 5  # type: ignore[attr-defined]
     assert registry.named("pgd", eps=1.0).attack.steps == 20  # type: ignore[attr-defined]
     assert gsat.Universal() == gsat.Universal(0.5)
 

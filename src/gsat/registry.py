@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Generator
 
-from gsat import _defaults, attacks
+from gsat import _checks, _defaults, attacks
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
 from gsat.defences import ERM, FGM, GSAT, PGD, Defence, Structured, UniversalAT
@@ -42,29 +42,34 @@ class Structure:
 
     cost: Callable[..., GroupCost | PerBatch]
     attack: Callable[..., Attack] | None = None
-    alpha: float = 0.2
+    alpha: float = _defaults.ALPHA
     k: int | None = None
     axis: str = "eps / E‖X‖"
 
 
-def universal_cost(alpha: float = 0.5, group_size: int = _defaults.GROUP_SIZE) -> PerBatch:
+def universal_cost(alpha: float, group_size: int) -> PerBatch:
     """The cost of structure="universal": a shift for every two samples of the group, drawn at random.
 
-    With a single shift for the whole group the model chases one shift a step and forgets the others; more shifts, each
-    shared by fewer samples, were better all the way (docs/choose.md). Given batches have one shift each.
+    With a single shift for the whole group, which is structure="universal-one", the model chases one shift a step and
+    forgets the others; more shifts, each shared by fewer samples, were better all the way (docs/choose.md). Given
+    batches have one shift each.
     """
     return PerBatch(Universal(alpha), n_random=max(1, group_size // 2))
 
 
+def _universal_attack(*, eps: float, steps: int, loss: SampleLoss | None, **_: Any) -> Attack:
+    return attacks.Universal(eps, steps=steps, loss=loss)
+
+
 STRUCTURES: dict[str, Structure] = {
     "universal": Structure(
-        cost=lambda alpha, group_size, **_: universal_cost(alpha, group_size),
-        attack=lambda eps, steps, loss, **_: attacks.Universal(eps, steps=steps, loss=loss),
+        cost=lambda alpha, group_size, **_: universal_cost(alpha, group_size), attack=_universal_attack
     ),
+    "universal-one": Structure(cost=lambda alpha, **_: Universal(alpha), attack=_universal_attack),
     "group-sparse": Structure(
         cost=lambda alpha, k, feature_groups, **_: GroupSparse(alpha, k=k, feature_groups=feature_groups),
         attack=lambda eps, **options: attacks.GroupSparse(eps, **options),
-        alpha=0.1,
+        alpha=_defaults.ALPHA_GROUP_SPARSE,
         k=50,
         axis="columns that move",
     ),
@@ -146,7 +151,7 @@ def structure_cost(
     feature_groups
         One block number for each feature, for "group-sparse".
     group_size
-        Samples in a group, by which "universal" chooses the number of its shifts.
+        Samples in a group: "universal" has a shift for every two of them, "universal-one" one for all.
 
     Returns
     -------
@@ -163,6 +168,11 @@ def check_defence(name: str) -> str:
     if name not in defence_names():
         raise _unknown("defence", defence_names(), name)
     return name
+
+
+def default_n_inner(name: str) -> int:
+    """The gradients for a group of the defence of that name, where nobody asks for another number."""
+    return _defaults.N_INNER_GSAT if name in STRUCTURES else _defaults.N_INNER
 
 
 def named_attack(
@@ -209,7 +219,7 @@ def named(
     feature_groups: Any = None,
     feature_mask: Any = None,
     solver: str | Solver[Any] = _defaults.SOLVER,
-    n_inner: int = _defaults.N_INNER,
+    n_inner: int | None = None,
     group_size: int = _defaults.GROUP_SIZE,
     loss: SampleLoss | None = None,
     seed: int = 0,
@@ -227,7 +237,7 @@ def named(
     feature_mask, solver
         Of GSAT.
     n_inner
-        Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT.
+        Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT; None for `default_n_inner`.
     loss
         (outputs, y) -> (m,), which the adversary maximises; by default the cross-entropy.
     seed
@@ -239,6 +249,7 @@ def named(
         What perturbs the groups.
     """
     check_defence(name)
+    n_inner = default_n_inner(name) if n_inner is None else n_inner
     if name in BASELINES:
         return BASELINES[name](eps=eps, steps=n_inner, loss=loss)
     if name in STRUCTURES:
@@ -281,13 +292,8 @@ def parse_attack(
     Attack
         The attack, with eps in the units of the samples.
     """
-    name, _, size = text.partition("@")
-    name, _, number = name.partition(":")
-    try:
-        bound = (float(size) if size else eps) * unit
-        count = int(number) if number else None
-    except ValueError:
-        raise ValueError(f'an attack must read "name", "name:count" or "name:count@eps", got {text!r}') from None
+    name, count, size = _checks.attack_text(text, attack_names())
+    bound = (eps if size is None else size) * unit
     attack = named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
     return replace(attack, strength=strength)
 

@@ -61,7 +61,7 @@ def fit(
     y = _labels(labels.iloc[known])
     fitted = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
-    fitted.fit(trained_on, y, batch)
+    fitted.fit(trained_on, y, batch=batch)
     _write_predictions(adata, fitted, fitted.predict_proba(X), key_added)
     if not isinstance(fitted, ERMClassifier):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
@@ -153,7 +153,7 @@ def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.
     """Each feature's share of the effort: the norm of its column of Δ over some groups, in units of its deviation."""
     effort = np.zeros(X.shape[1])
     for rows in _groups(X.shape[0], classifier.group_size):
-        delta = classifier.perturb(X[rows], y[rows], None if batch is None else batch[rows])
+        delta = classifier.perturb(X[rows], y[rows], batch=None if batch is None else batch[rows])
         effort += np.square(delta / classifier.scale_, dtype=np.float64).sum(0)
     effort = np.sqrt(effort)
     return np.asarray(effort / (effort.sum() or 1.0))

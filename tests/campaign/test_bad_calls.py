@@ -39,7 +39,7 @@ A = gsat.attacks
 
 
 def fit(X=X, y=Y, batch=None, **params):
-    return gsat.GSATClassifier(**{"n_inner": 2, **QUICK, **params}).fit(X, y, batch)
+    return gsat.GSATClassifier(**{"n_inner": 2, **QUICK, **params}).fit(X, y, batch=batch)
 
 
 def certify(model=NET, X=T, y=CODES, radii=0.1, cost=COST, **options):

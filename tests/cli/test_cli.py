@@ -66,6 +66,31 @@ def test_train_prints_json(tmp_path):
     assert 0 < found["test_accuracy"] <= 1
 
 
+def test_train_stops_early_calibrates_and_resumes(tmp_path):
+    options = [
+        "train",
+        "digits",
+        "--defence",
+        "universal-one",
+        "--out",
+        tmp_path / "e",
+        "--n-outer",
+        "50",
+        "--n-inner",
+        "2",
+    ]
+    options += ["--early-stopping", "--calibrate", "--validation-fraction", "0.2", "--json"]
+    first = json.loads(run(*options).output)
+    classifier = gsat.load(tmp_path / "e")
+    assert classifier.temperature_ == first["temperature"] != 1
+    assert (classifier.early_stopping, classifier.structure) == (True, "universal-one")
+    lines = (tmp_path / "e" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["t"] for line in lines if json.loads(line)["validation_loss"] is not None] == [24, 49]
+    assert json.loads(run(*options, "--resume").output) == first
+    text = run(*options[:-4], "--json", "--resume", code=2).output
+    assert "calibrate" in text
+
+
 def test_attack_writes_its_table(trained, tmp_path):
     found = json.loads(
         run(

@@ -90,7 +90,7 @@ def test_a_run_on_a_file(folder, trained):
     rows = gsat.data.load(folder / "cells.h5ad", label="cell_type", batch="donor").split_at_random(0.25, seed=0).train
     same = gsat.GSATClassifier(
         "universal", alpha=0.2, n_outer=40, n_inner=4, group_size=50, eta0=0.01, module="elu"
-    ).fit_run(pd.DataFrame(rows.X, columns=GENES), rows.y, rows.batch, seed=0)
+    ).fit_run(pd.DataFrame(rows.X, columns=GENES), rows.y, batch=rows.batch, seed=0)
     for name, value in same.module_.state_dict().items():  # standardised, and with one shift for each donor
         assert torch.equal(value, classifier.module_.state_dict()[name])
     assert np.allclose(classifier.mean_, rows.X.mean(0), rtol=1e-5)

@@ -140,8 +140,10 @@ def test_the_options_have_the_names_that_the_library_knows():
 
 def test_the_options_have_the_defaults_of_the_library():
     plan, clf = Plan("erm"), gsat.GSATClassifier()
-    for name in ("n_outer", "n_inner", "group_size", "eta0", "schedule", "solver", "lam"):
+    for name in ("n_outer", "group_size", "eta0", "schedule", "solver", "lam"):
         assert getattr(_defaults, name.upper()) == getattr(plan, name) == getattr(clf, name)
+    assert Plan(clf.structure).inner == clf.n_inner == _defaults.N_INNER_GSAT
+    assert Plan("pgd").inner == gsat.PGDClassifier().n_inner == _defaults.N_INNER
     assert clf.structure == _defaults.STRUCTURE
     assert plan.size == clf.budget == _defaults.BUDGET
     assert gsat.PGDClassifier().eps == _defaults.EPS

@@ -194,6 +194,44 @@ def test_modules_for_images(data, tmp_path):
         gsat.ERMClassifier(**{**options, "in_shape": (1, 8, 9)}).fit(X.reshape(60, 64), y)
 
 
+def test_a_module_that_is_an_object(data, tmp_path):
+    X, y = data
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(20, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    before = [value.clone() for value in net.state_dict().values()]
+    clf = gsat.GSATClassifier(module=net, n_inner=3, **QUICK)
+    assert clf.get_params()["module"] is net
+    clf.fit(X, y)
+    assert clf.score(X, y) > 0.7
+    assert clf.module_ is not net
+    assert all(torch.equal(a, b) for a, b in zip(before, net.state_dict().values(), strict=True))
+    again = clone(clf).fit(X, y)
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert cross_val_score(clf, X, y, cv=2).min() > 0.5
+    clf.save(tmp_path / "m")
+    loaded = gsat.load(tmp_path / "m", module=net)
+    assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    with pytest.raises(ValueError, match=r"given as an object: .*module=\) needs a torch.*Sequential, got None"):
+        gsat.load(tmp_path / "m")
+    with pytest.raises(ValueError, match="do not fit the model"):
+        gsat.load(tmp_path / "m", module=torch.nn.Linear(20, 3))
+    with pytest.raises(ValueError, match=r"module_options must be None for a module instance, got \{'hidden': 3\}"):
+        clone(clf).set_params(module_options={"hidden": 3}).fit(X, y)
+    gsat.ERMClassifier(**QUICK).fit(X, y).save(tmp_path / "n")
+    with pytest.raises(ValueError, match="module must be None for a model whose module has a name"):
+        gsat.load(tmp_path / "n", module=net)
+
+
+def test_universal_has_many_shifts_and_universal_one_has_one(data):
+    X, y = data
+    shifts = {}
+    for structure in ("universal", "universal-one"):
+        clf = gsat.GSATClassifier(structure, n_inner=4, group_size=100, **QUICK).fit(X, y)
+        shifts[structure] = len(np.unique((clf.perturb(X[:100], y[:100]) / clf.scale_).round(4), axis=0))
+    assert shifts["universal-one"] == 1
+    assert 20 < shifts["universal"] <= 50
+
+
 def test_a_module_that_does_not_fit_is_told_before_training(data):
     for factory, message in (
         (
@@ -220,7 +258,7 @@ def test_structured_adversarial_training(structure, data):
         "low-rank": (np.linalg.svd(standard)[1] > 1e-3).sum(),
     }
     assert counts[structure] <= 2
-    with pytest.raises(ValueError, match=r"structure must be universal, group-sparse or low-rank, got 'unstructured'"):
+    with pytest.raises(ValueError, match=r"structure must be universal, .* or low-rank, got 'unstructured'"):
         gsat.StructuredATClassifier("unstructured", **QUICK).fit(X, y)
 
 

@@ -285,7 +285,7 @@ def test_other_classifiers_and_costs(data):
     batch = np.arange(120) % 3
     shifts = clf.certificate(X, y, 0.1, cost=gsat.PerBatch(gsat.Universal(0.5)), batch=batch, **options)
     assert shifts.table["mean_estimate"].iloc[-1] < free.table["mean_estimate"].iloc[-1]
-    universal = gsat.GSATClassifier("universal", hidden=6, n_outer=20, random_state=0).fit(X, y, batch)
+    universal = gsat.GSATClassifier("universal", hidden=6, n_outer=20, random_state=0).fit(X, y, batch=batch)
     per_batch = universal.certificate(X, y, 0.1, batch=batch, **options)
     assert (
         per_batch.table["mean_estimate"].iloc[-1]

@@ -225,7 +225,8 @@ def test_history_and_callbacks(digits: Any, tmp_path: Path) -> None:
     assert calls == [(step, True) for step in history]
     assert not model.training
     frame = pd.DataFrame(history.columns())
-    assert list(frame.columns) == ["t", "loss", "mean_norm", "lam", "measure", "learning_rate", "validation"]
+    expected = ["t", "loss", "mean_norm", "lam", "measure", "learning_rate", "validation", "validation_loss"]
+    assert list(frame.columns) == expected
     assert len(frame) == len(history) == 3
     assert frame["measure"].between(0, 64).all()
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()

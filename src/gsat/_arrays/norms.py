@@ -66,13 +66,15 @@ def finite(*found: Tensor) -> bool:
     return all(math.isfinite(float(end)) for v in found for end in torch.aminmax(v))
 
 
-def mean_norm(X: Any) -> float:
+def mean_norm(X: Any, weights: Any = None) -> float:
     """E‖X‖₂, the mean Euclidean norm of the samples.
 
     Parameters
     ----------
     X : tensor or array, (n, *features)
         The samples; a memory map is read a few rows at a time.
+    weights : array, (n,), optional
+        The weight of each sample in the mean.
 
     Returns
     -------
@@ -91,5 +93,6 @@ def mean_norm(X: Any) -> float:
         part = getattr(X, "iloc", X)[begin : begin + step]
         part = part.to_numpy() if hasattr(part, "to_numpy") else part
         block = part if isinstance(part, Tensor) else torch.tensor(part)  # a copy: memory maps may be read-only
-        lengths += float(norm(rows(block.double()), dim=1).sum())
-    return lengths / len(X)
+        found = norm(rows(block.double()), dim=1)
+        lengths += float((found if weights is None else found * torch.as_tensor(weights[begin : begin + step])).sum())
+    return lengths / (len(X) if weights is None else float(weights.sum()))

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from gsat._arrays.weighted import View
+
 
 def draw(n: int, m: int, generator: Generator) -> Tensor:
     """M different numbers below n, uniformly, in random order."""
@@ -33,3 +35,10 @@ def take_labels(values: Any, rows: Tensor) -> Tensor:
     """As `take`, for labels: whole numbers of any size become int64, which the cross-entropy asks for."""
     labels = take(values, rows)
     return labels if labels.is_floating_point() else labels.long()
+
+
+def take_ids(values: Any, rows: Tensor) -> Any:
+    """The ids of the chosen rows as an array; None where there are none."""
+    if values is None:
+        return None
+    return (values if isinstance(values, View) else np.asarray(values))[rows.numpy()]

@@ -41,15 +41,32 @@ class Standardised:
         return found.reshape(len(index), *self.shape[1:])
 
 
-def mean_and_scale(X: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each column, in float64 by blocks of rows; a constant column has scale 1."""
+def mean_and_scale(
+    X: Any, weights: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each column, in float64 by blocks of rows; a constant column has scale 1.
+
+    Parameters
+    ----------
+    X
+        (n, d), dense or sparse.
+    weights
+        One weight >= 0 for each row, (n,); None for equal ones.
+
+    Returns
+    -------
+    mean, scale
+        (d,) each.
+    """
     n, d = X.shape
+    share = np.full(n, 1 / n) if weights is None else weights / weights.sum()  # of the law of the rows
     mean, square = np.zeros(d), np.zeros(d)
-    offset = dense(X[:1], np.float64)[0]  # deviations from one row lose fewer digits than the columns themselves
+    first = 0 if weights is None else int(np.argmax(weights > 0))
+    offset = dense(X[first : first + 1], np.float64)[0]  # deviations from one row lose fewer digits than the columns
     for part in pieces(n, d):
         block = dense(X[part], np.float64) - offset
-        mean += block.sum(0) / n
-        square += np.einsum("ij,ij->j", block, block) / n
+        mean += share[part] @ block
+        square += np.einsum("i,ij,ij->j", share[part], block, block)
     scale = np.sqrt(np.maximum(square - np.square(mean), 0))
     return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
 

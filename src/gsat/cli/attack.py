@@ -23,7 +23,9 @@ from gsat.data.source import Source, verify
 @user_errors
 def attack(
     run: Annotated[Path, typer.Argument(help="Folder of a run of `gsat train`.")],
-    structure: Annotated[str, typer.Option(help="universal, group-sparse, low-rank, pgd or fgm.")] = "low-rank",
+    structure: Annotated[
+        str, typer.Option(help="universal (one shift for all), group-sparse, low-rank, pgd or fgm.")
+    ] = "low-rank",
     ranks: Annotated[str | None, typer.Option(help="low-rank: ranks, separated by commas.")] = None,
     columns: Annotated[str | None, typer.Option(help="group-sparse: numbers of columns, separated by commas.")] = None,
     eps: Annotated[str, typer.Option(help="Norm bounds as fractions of E‖X‖, separated by commas.")] = "0.05",

@@ -39,7 +39,7 @@ def compare(
     grid: Annotated[str, typer.Option(help="tuned: sizes tried for every defence.")] = "0.025,0.05,0.1,0.2",
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 3,
     n_outer: options.NOuter = _defaults.N_OUTER,
-    n_inner: options.NInner = _defaults.N_INNER,
+    n_inner: options.NInner = None,
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
     eta0: options.Eta0 = _defaults.ETA0,
     alpha: options.Alpha = None,

@@ -24,6 +24,8 @@ ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force r
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
+LATER = ("threads", "early_stopping", "validation_fraction", "calibrate")  # not in runs of earlier versions
+
 NONE = type(None)
 CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json
     "data": (str,),
@@ -239,9 +241,7 @@ def _changed(out: Path, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What the run in `out` has other settings for: the one before and the one now."""
     before = read_json(out / "config.json")
     now = json.loads(json.dumps(config))
-    keys = sorted({*before, *now})
-    if "threads" not in before:  # runs of earlier versions
-        keys = [key for key in keys if key != "threads"]
+    keys = [key for key in sorted({*before, *now}) if key in before or key not in LATER]
     return {key: (before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)}
 
 

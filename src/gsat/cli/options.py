@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from gsat import _defaults
 from gsat.cli.app import fail
 
 
@@ -56,13 +57,29 @@ TrustModule = Annotated[
     typer.Option("--trust-module", help="Import the module that the model names: it runs code of the folder's author."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Defence = Annotated[str, typer.Option(help="erm, fgm, pgd, universal-at, universal, group-sparse, low-rank, ...")]
+Defence = Annotated[
+    str,
+    typer.Option(
+        help="erm, fgm, pgd, universal-at, group-sparse, low-rank, unstructured, universal (a shift for every two "
+        "samples of a group, or for each batch), universal-one (one shift for the whole group), ..."
+    ),
+]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
-NInner = Annotated[int, typer.Option(help="Gradients of the inner maximisation (T1).")]
+NInner = Annotated[
+    int | None,
+    typer.Option(
+        help=f"Gradients of the inner maximisation (T1); default {_defaults.N_INNER_GSAT} for GSAT, "
+        f"{_defaults.N_INNER} for the other defences."
+    ),
+]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
 Budget = Annotated[float, typer.Option(help="GSAT: wanted mean norm of the perturbations, as a fraction of E‖X‖.")]
 Alpha = Annotated[
-    float | None, typer.Option(help="GSAT: weight of the structure in the cost, 0 to 1; group-sparse 0.1, else 0.2.")
+    float | None,
+    typer.Option(
+        help=f"GSAT: weight of the structure in the cost, 0 to 1; default {_defaults.ALPHA_GROUP_SPARSE} for "
+        f"group-sparse, else {_defaults.ALPHA}."
+    ),
 ]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]

@@ -39,7 +39,7 @@ def train(
     model: Annotated[str, typer.Option(help='elu, alexnet, or "package.module:factory".')] = "elu",
     width: Annotated[float | None, typer.Option(help="alexnet: share of the paper's width.")] = None,
     n_outer: options.NOuter = _defaults.N_OUTER,
-    n_inner: options.NInner = _defaults.N_INNER,
+    n_inner: options.NInner = None,
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
     lam: Annotated[str, typer.Option(help='A number, "auto" or "paper".')] = _defaults.LAM,
     budget: options.Budget = _defaults.BUDGET,
@@ -50,6 +50,15 @@ def train(
     eta0: options.Eta0 = _defaults.ETA0,
     schedule: options.Schedule = _defaults.SCHEDULE,
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,
+    early_stopping: Annotated[
+        bool, typer.Option("--early-stopping", help="Stop when the robust loss on held-out rows no longer falls.")
+    ] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit the temperature of the probabilities on held-out rows.")
+    ] = False,
+    validation_fraction: Annotated[
+        float, typer.Option(help="Share of the training rows held out for --early-stopping and --calibrate.")
+    ] = _defaults.VALIDATION_FRACTION,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
@@ -98,8 +107,11 @@ def train(
         seed=seed,
         standardize=not source.is_pixels if standardize is None else standardize,
         per_batch=batch is not None,
+        early_stopping=early_stopping,
+        validation_fraction=validation_fraction,
+        calibrate=calibrate,
     )
-    config = {**source.describe(), **fingerprint(table), **plan.describe()}
+    config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
     config["threads"] = use_threads(stored_threads(out) if resume and threads is None else threads)
     with running(out, config, resume=resume, force=force):
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
@@ -113,6 +125,7 @@ def train(
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
+            **({"temperature": trained.classifier.temperature_} if calibrate else {}),
             **_on_test(trained.classifier, table.test),
         },
         as_json,

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,18 +17,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from gsat import _checks, _defaults, models
+from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
+from gsat._arrays.weighted import Positions, View
 from gsat.defences import Defence
+from gsat.estimators.judging import warn_if_falling
+from gsat.estimators.module import build_module, check_module, probe
+from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
 from gsat.losses import SampleLoss
-from gsat.models import layout
 from gsat.models.modes import frozen
-from gsat.training import History, gdadmm
+from gsat.training import History, Validation, gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
+EVERY = 25  # groups from one measurement of the robust validation loss to the next
+VALIDATED = 5  # groups of held-out samples on which it is measured, at the most
+JUDGED = 1000  # training rows by which convergence is judged, at the most
 
 
 class Fitted(BaseEstimator):  # type: ignore[misc]
@@ -51,6 +57,8 @@ class TorchEstimator(Fitted):
     The fields are scikit-learn's parameters: they are stored as they are given, and `fit` checks them.
     """
 
+    _has_classes: ClassVar[bool] = False
+
     n_outer: int = _defaults.N_OUTER
     group_size: int = _defaults.GROUP_SIZE
     module: Any = None
@@ -63,6 +71,10 @@ class TorchEstimator(Fitted):
     standardize: bool = True
     device: Any = None
     warm_start: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = _defaults.VALIDATION_FRACTION
+    validation_batches: Any = None
+    n_iter_no_change: int = _defaults.N_ITER_NO_CHANGE
     callbacks: Any = None
     verbose: int = 0
     random_state: Any = None
@@ -79,55 +91,46 @@ class TorchEstimator(Fitted):
         """The defence as training left it."""
         return self._defence(self.mean_norm_, loss, 0)
 
-    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
+    @abstractmethod
+    def _chance(self, targets: NDArray[Any]) -> float:
+        """The loss of the best constant prediction."""
+
+    def _checked(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, NDArray[Any]]:
         """X (n, features) and y as scikit-learn checks them before a fit."""
         _checks.not_anndata("X", X, "gsat.tl.fit(adata, labels_key)")
-        X, y = validate_data(self, self._flat(X), y, ensure_min_samples=2, **CHECKS, **options)
+        X, y = validate_data(self, self._flat(X), y, reset=reset, ensure_min_samples=2, **CHECKS, **options)
         _checks.fits_float32("X", X)
         return X, y
 
     def _fit(
         self,
-        X: Any,
-        targets: NDArray[Any],
+        samples: Samples,
         n_outputs: int,
         loss: SampleLoss,
-        batch: Any,
         *,
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-    ) -> None:
-        if seed is None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._check_module()
-        self.n_samples_ = int(X.shape[0])
-        d = X.shape[1]
-        if self.standardize:
-            self.mean_, self.scale_ = mean_and_scale(X)
-        else:
-            self.mean_, self.scale_ = np.zeros(d, np.float32), np.ones(d, np.float32)
-        rows = Standardised(X, self.mean_, self.scale_, self.in_shape)
+    ) -> NDArray[np.int64]:
+        """Train, and warn where that has not converged; returns the rows that were held out."""
+        seed = self._seed() if seed is None else seed
+        train, held = self._split(samples, seed)
+        positions = self._positions(samples, train)
         goes_on = self.warm_start and hasattr(self, "module_")
-        module = self.module_ if goes_on else self._build(d, n_outputs, seed)
-        module.to(torch.device("cpu" if self.device is None else self.device))
-        _probe(module, rows, n_outputs)
-        unit = rows.mean_norm = mean_norm(rows)
-        if not math.isfinite(unit):
-            raise ValueError(f"X must have a finite mean norm E‖X‖ in float32, got {unit}; scale the features down")
-        defence = self._defence(unit, loss, seed)
+        rows, module = self._ready(samples, positions, n_outputs, seed, self.module_ if goes_on else None)
         self.history_ = gdadmm(
             module,
-            rows,
-            torch.as_tensor(targets),
-            defence,
+            View(rows, positions),
+            View(samples.targets, positions),
+            self._defence(self.mean_norm_, loss, seed),
             n_outer=self.n_outer,
-            group_size=self.group_size,
+            group_size=min(self.group_size, self.n_samples_),
             eta0=self.eta0,
             schedule=self.schedule,
             ema=self.ema,
-            batch=batch,
+            batch=samples.batches(positions),
             loss=loss,
+            validation=self._validation(samples, rows, held) if self.early_stopping else None,
             generator=Generator().manual_seed(seed),
             callbacks=tuple(self.callbacks or ()),
             progress=bool(self.verbose),
@@ -135,36 +138,77 @@ class TorchEstimator(Fitted):
             resume=resume,
             **self._rule(),
         )
+        self._finish(module, self.history_[-1].t + 1)
+        some = np.linspace(0, len(positions) - 1, min(JUDGED, positions.size)).astype(np.int64)
+        self._judge(rows, samples.targets, positions[some])
+        return held
+
+    def _holds_out(self) -> bool:
+        """Whether something is measured on rows that are not trained on."""
+        return self.early_stopping
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _split(self, samples: Samples, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows to train on, and those that are held out."""
+        if not self._holds_out():
+            return samples.used, np.empty(0, np.int64)
+        return hold_out(
+            samples,
+            fraction=self.validation_fraction,
+            batches=self.validation_batches,
+            by_class=self._has_classes,
+            seed=seed,
+        )
+
+    def _positions(self, samples: Samples, rows: NDArray[np.int64]) -> Positions:
+        return samples.positions(rows, _checks.count("group_size", self.group_size, least=1))
+
+    def _ready(
+        self, samples: Samples, positions: Positions, n_outputs: int, seed: int, module: nn.Module | None
+    ) -> tuple[Standardised, nn.Module]:
+        """The samples as the module sees them, and the module, a new one where None is given."""
+        check_module(self.in_shape, self.module_options)
+        self.n_samples_ = positions.size
+        d = samples.X.shape[1]
+        if self.standardize:
+            self.mean_, self.scale_ = mean_and_scale(samples.X, samples.weights)
+        else:
+            self.mean_, self.scale_ = np.zeros(d, np.float32), np.ones(d, np.float32)
+        rows = Standardised(samples.X, self.mean_, self.scale_, self.in_shape)
+        module = build_module(self, n_outputs, seed) if module is None else module
+        module.to(torch.device("cpu" if self.device is None else self.device))
+        probe(module, rows, n_outputs)
+        unit = self.mean_norm_ = rows.mean_norm = mean_norm(rows, samples.weights)
+        if not math.isfinite(unit):
+            raise ValueError(f"X must have a finite mean norm E‖X‖ in float32, got {unit}; scale the features down")
+        return rows, module
+
+    def _validation(self, samples: Samples, rows: Standardised, held: NDArray[np.int64]) -> Validation:
+        """The robust loss on the first few groups of the rows that are held out."""
+        places = Positions(held[: VALIDATED * self.group_size])
+        return Validation(
+            View(rows, places),
+            View(samples.targets, places),
+            measure="loss",
+            batch=samples.batches(places),
+            weights=None if samples.weights is None else samples.weights[places.rows],
+            every=EVERY,
+            patience=_checks.count("n_iter_no_change", self.n_iter_no_change, least=1),
+        )
+
+    def _finish(self, module: nn.Module, n_iter: int) -> None:
+        """Leave what was trained on the estimator."""
         self.module_ = module.eval()
         self.module_.zero_grad()
-        self.mean_norm_ = unit
         self.lam_ = self.history_.lam
-        self.n_iter_ = self.n_outer
+        self.n_iter_ = n_iter
 
-    def _check_module(self) -> None:
-        """Raise unless what is given beside the module has the right types."""
-        if self.in_shape is not None and not isinstance(self.in_shape, list | tuple):
-            raise TypeError(f"in_shape must be a list of whole numbers, got {self.in_shape!r}")
-        if self.module_options is not None and not isinstance(self.module_options, dict):
-            raise TypeError(f"module_options must be a dict, got {self.module_options!r}")
-
-    def _build(self, d: int, n_outputs: int, seed: int) -> nn.Module:
-        shape = (d,) if self.in_shape is None else tuple(self.in_shape)
-        if math.prod(shape) != d:
-            raise ValueError(f"in_shape must have as many entries as there are features ({d}), got {shape}")
-        spec = "elu" if self.module is None else self.module
-        options = {**({"hidden": self.hidden} if spec == "elu" else {}), **(self.module_options or {})}
-        if "hidden" in options:
-            _checks.count("hidden", options["hidden"], least=1)
-        if isinstance(spec, str):
-            return models.build(spec, shape, n_outputs, seed=seed, **options)
-        if not callable(spec):
-            raise TypeError(f"module must be a name, a path or a function of (in_shape, n_outputs), got {spec!r}")
-        with models.seeded(seed):
-            built = spec(shape, n_outputs, **options)
-        if not isinstance(built, nn.Module):
-            raise TypeError(f"module must return a torch.nn.Module, got {type(built).__name__}")
-        return built
+    def _judge(self, rows: Standardised, targets: NDArray[Any], some: NDArray[np.int64]) -> None:
+        """Warn where training has not converged; `some` are rows that were trained on."""
+        if not self.history_.stopped_early:
+            warn_if_falling(self.history_.steps, self._chance(targets[some]))
 
     def _flat(self, X: Any) -> Any:
         """Samples of shape `in_shape` as rows; everything else is left to scikit-learn's checks."""
@@ -183,7 +227,10 @@ class TorchEstimator(Fitted):
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         """What the module returns, (n, outputs)."""
-        rows = self._rows(X)
+        return self._pass(self._rows(X))
+
+    def _pass(self, rows: Standardised | View) -> NDArray[np.float64]:
+        """What the module returns for samples as it sees them."""
         module = self.module_
         if next(module.parameters()).device.type == "cpu":
             module = deepcopy(module).double()  # so that a sample's result does not depend on the others in the pass
@@ -191,7 +238,7 @@ class TorchEstimator(Fitted):
         found = []
         room = torch.empty(0)  # one block of memory for all parts: freed and taken anew, glibc lets it grow
         with frozen(module), torch.no_grad():
-            for part in pieces(len(rows), rows.X.shape[1], times=4):
+            for part in pieces(len(rows), self.n_features_in_, times=4):
                 x = torch.from_numpy(rows[part])
                 room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
                 found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
@@ -251,16 +298,3 @@ class TorchEstimator(Fitted):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _probe(module: nn.Module, rows: Standardised, n_outputs: int) -> None:
-    """A module of the user's may not fit the data: better said before training than by torch in the middle."""
-    x = torch.from_numpy(rows[:2]).to(next(module.parameters(), torch.zeros(())))
-    rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
-    with frozen(module), torch.no_grad():
-        try:
-            outputs = layout.outputs(module, x)
-        except RuntimeError as error:
-            raise ValueError(f"{rule}, but fails on them: {error}") from error
-    if tuple(outputs.shape) != (len(x), n_outputs):
-        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")

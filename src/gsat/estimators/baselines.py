@@ -109,7 +109,7 @@ class StructuredATClassifier(TorchClassifier):
     Parameters
     ----------
     structure
-        "universal", "group-sparse" or "low-rank".
+        "universal" (one shift for the whole group, as in "universal-one"), "group-sparse" or "low-rank".
     eps
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
     k

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 
+from gsat._arrays.standardise import Standardised
+from gsat._arrays.weighted import Positions, View
 from gsat.costs import GroupCost, PerBatch, Unstructured
 from gsat.estimators.base import Fitted, TorchEstimator
+from gsat.estimators.judging import temperature, warn_if_at_chance
+from gsat.estimators.partial import partial_fit
+from gsat.estimators.samples import Samples, checked_weights
 from gsat.losses import WeightedCrossEntropy
 from gsat.theory.certificate import Certificate, certify
 
@@ -23,6 +29,7 @@ class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
     """What `fit` leaves on a classifier beside the rest."""
 
     classes_: NDArray[Any]
+    temperature_: float = 1.0
     _loss: WeightedCrossEntropy
 
 
@@ -30,9 +37,12 @@ class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
 class TorchClassifier(FittedClassifier, TorchEstimator):
     """A module whose outputs are the logits of the classes."""
 
-    class_weight: Any = None
+    _has_classes: ClassVar[bool] = True
 
-    def fit(self, X: Any, y: Any, batch: Any = None) -> Any:
+    class_weight: Any = None
+    calibrate: bool = False
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> Any:
         """Train on labelled samples.
 
         Parameters
@@ -41,6 +51,9 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             Samples (n, features), dense, sparse or memory-mapped; or (n, *in_shape).
         y
             Labels (n,), at least two different ones.
+        sample_weight
+            One weight >= 0 for each sample, or None. Rows are drawn into groups in proportion to their weights, so that
+            the loss and the adversary see them alike: a weight of 2 is a row that is there twice, 0 one that is not.
         batch
             One id per sample, for a structure in each batch; or None.
 
@@ -49,14 +62,15 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         self
             The fitted classifier.
         """
-        return self.fit_run(X, y, batch)
+        return self.fit_run(X, y, sample_weight, batch=batch)
 
     def fit_run(
         self,
         X: Any,
         y: Any,
-        batch: Any = None,
+        sample_weight: Any = None,
         *,
+        batch: Any = None,
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
@@ -65,7 +79,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
 
         Parameters
         ----------
-        X, y, batch
+        X, y, sample_weight, batch
             As in `fit`.
         seed
             Of weights and groups, instead of one that is drawn from random_state.
@@ -79,18 +93,70 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         """
         X, y = self._checked(X, y)
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        weights = checked_weights(sample_weight, X)
+        classes = np.unique(y if weights is None else y[weights > 0])
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
         if self.warm_start and hasattr(self, "module_") and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y must hold the classes of the last fit with warm_start=True, got {classes.tolist()}")
         self.classes_ = classes
-        weighted = self.class_weight is not None
-        self._loss = WeightedCrossEntropy(
-            compute_class_weight(self.class_weight, classes=classes, y=y) if weighted else None
-        )
-        self._fit(X, codes.astype(np.int64), len(classes), self._loss, batch, seed=seed, out=out, resume=resume)
+        samples = Samples(X, np.searchsorted(classes, y), weights, batch)
+        used = samples.used
+        self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
+        held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume)
+        self.temperature_ = 1.0
+        if self.calibrate:
+            logits = self._pass(View(Standardised(X, self.mean_, self.scale_, self.in_shape), Positions(held)))
+            self.temperature_ = temperature(logits, samples.targets[held], None if weights is None else weights[held])
         return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, batch: Any = None) -> Any:
+        """Go on training with more samples, for one pass over them: as many groups as it takes to hold them all.
+
+        The first call fixes classes, network, standardisation and E‖X‖ by its samples; later ones go on with the
+        network, Adam and λ, also after `fit`. `schedule`, `ema`, early stopping and calibration belong to `fit`.
+
+        Parameters
+        ----------
+        X, y
+            Samples and labels, as in `fit`; not all classes must be among them.
+        classes
+            All labels that may come, (classes,); needed in the first call.
+        sample_weight, batch
+            As in `fit`.
+
+        Returns
+        -------
+        self
+            The classifier.
+        """
+        if self.class_weight == "balanced":
+            raise ValueError('class_weight must be None or a dict for partial_fit, got "balanced"')
+        first = _check_partial_fit_first_call(self, classes)
+        X, y = self._checked(X, y, reset=first)
+        check_classification_targets(y)
+        samples = Samples(X, self._codes(y), checked_weights(sample_weight, X), batch)
+        if first:
+            self._loss = WeightedCrossEntropy(self._class_weights(self.classes_, None))
+        partial_fit(self, samples, len(self.classes_), self._loss)
+        return self
+
+    def _holds_out(self) -> bool:
+        return self.early_stopping or self.calibrate
+
+    def _class_weights(self, y: NDArray[Any], weights: NDArray[np.float64] | None) -> Any:
+        if self.class_weight is None:
+            return None
+        return compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
+
+    def _chance(self, targets: NDArray[Any]) -> float:
+        share = np.bincount(targets, minlength=len(self.classes_)) / len(targets)
+        logits = torch.as_tensor(np.log(np.maximum(share, 1e-12))).expand(len(targets), -1)
+        return float(self._loss(logits, torch.as_tensor(targets)).mean())
+
+    def _judge(self, rows: Standardised, targets: NDArray[Any], some: NDArray[np.int64]) -> None:
+        super()._judge(rows, targets, some)
+        warn_if_at_chance(self._pass(View(rows, Positions(some))).argmax(1), targets[some])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The logits of the classes.
@@ -109,7 +175,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of each class.
+        """The probability of each class, softmax(logits / temperature_).
 
         Parameters
         ----------
@@ -121,9 +187,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         array
             Probabilities (n, classes), in the order of classes_.
         """
-        logits = self._outputs(X)
-        odds = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(odds / odds.sum(1, keepdims=True))
+        return np.asarray(softmax(self._outputs(X) / self.temperature_, axis=1))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each sample.
@@ -141,7 +205,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         best = self._outputs(X).argmax(1)
         return np.asarray(self.classes_[best])
 
-    def perturb(self, X: Any, y: Any, batch: Any = None) -> NDArray[np.float32]:
+    def perturb(self, X: Any, y: Any, *, batch: Any = None) -> NDArray[np.float32]:
         """The worst perturbation of the samples that the adversary of training finds, group by group.
 
         Parameters

@@ -41,8 +41,12 @@ class Plan:
         Its name in `gsat.registry`.
     size
         A fraction of E‖X‖₂: the budget of GSAT, the eps of the others.
-    lam, alpha, k, n_outer, n_inner, group_size, eta0, schedule, ema, solver, seed, standardize
+    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize
         As in `GSATClassifier`; seed is its random_state.
+    n_inner
+        Gradients for a group; None for the default of the classifier.
+    early_stopping, validation_fraction, calibrate
+        As in `GSATClassifier`.
     model, options
         The name of the network and its options.
     per_batch
@@ -59,7 +63,7 @@ class Plan:
     model: str = "elu"
     options: dict[str, Any] = field(default_factory=dict)
     n_outer: int = _defaults.N_OUTER
-    n_inner: int = _defaults.N_INNER
+    n_inner: int | None = None
     group_size: int = _defaults.GROUP_SIZE
     eta0: float = _defaults.ETA0
     schedule: str = _defaults.SCHEDULE
@@ -69,6 +73,14 @@ class Plan:
     standardize: bool = False
     per_batch: bool = False
     device: str | None = None
+    early_stopping: bool = False
+    validation_fraction: float = _defaults.VALIDATION_FRACTION
+    calibrate: bool = False
+
+    @property
+    def inner(self) -> int:
+        """Gradients for a group, n_inner or the default of the defence."""
+        return registry.default_n_inner(self.defence) if self.n_inner is None else self.n_inner
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON."""
@@ -116,7 +128,7 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    classifier.fit_run(samples(table), table.y, batch, seed=plan.seed, out=out, resume=resume)
+    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
     return Trained(classifier, plan)
 
 
@@ -147,11 +159,14 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "ema": plan.ema,
         "standardize": plan.standardize,
         "random_state": plan.seed,
+        "early_stopping": plan.early_stopping,
+        "validation_fraction": plan.validation_fraction,
+        "calibrate": plan.calibrate,
         "device": ("cuda" if torch.cuda.is_available() else None) if plan.device == "auto" else plan.device,
     }
     if name == "erm":
         return ERMClassifier(**shared)
-    shared["n_inner"] = plan.n_inner
+    shared["n_inner"] = plan.inner
     if name in OF_SIZE_EPS:
         return OF_SIZE_EPS[name](plan.size, **shared)
     shared |= {"k": plan.k, "feature_groups": table.feature_groups}

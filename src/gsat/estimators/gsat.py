@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,8 @@ from gsat.costs import GroupCost, PerBatch
 from gsat.defences import Defence
 from gsat.estimators.base import Fitted, TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.partial import partial_fit
+from gsat.estimators.samples import Samples, checked_weights
 from gsat.losses import SampleLoss, half_squared_error
 from gsat.training.budget import priced
 
@@ -29,7 +32,7 @@ class GSATEstimator(TorchEstimator):
     alpha: float | None = None
     k: int | None = None
     solver: Any = _defaults.SOLVER
-    n_inner: int = _defaults.N_INNER
+    n_inner: int = _defaults.N_INNER_GSAT
     feature_groups: Any = None
     feature_mask: Any = None
 
@@ -66,11 +69,14 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     """A network trained against perturbations that are structured across samples.
 
     Given `batch` in fit, structure="universal" has one shift for each batch; the other structures run across batches.
+    fit warns (`sklearn.exceptions.ConvergenceWarning`) where the loss still falls at its end, or where the network is
+    hardly better than chance on the rows it was trained on.
 
     Parameters
     ----------
     structure
-        "low-rank", "group-sparse", "universal" or "unstructured".
+        "low-rank", "group-sparse", "universal", "universal-one" or "unstructured". "universal" trains with one shift
+        for every two samples of the group, which trains better than the single shift of "universal-one".
     lam, budget
         "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data; "paper"; or a number.
     alpha
@@ -82,8 +88,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     n_outer, group_size
         The number of groups, and of samples in each.
     module, module_options, hidden
-        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, or a function, called with
-        in_shape, the number of outputs and **module_options.
+        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, a function, called with
+        in_shape, the number of outputs and **module_options, or a torch.nn.Module, a copy of which is trained.
     in_shape
         The shape of a sample where the module wants another than (features,): (1, 28, 28) for "alexnet".
     eta0, schedule, ema
@@ -92,18 +98,28 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         Columns to mean 0 and deviation 1 inside; perturbations are then in units of the deviation.
     class_weight
         None, "balanced", or a dict, as in scikit-learn.
+    calibrate
+        Whether predict_proba is softmax(logits / T), T fitted on held-out rows; predictions stay as they are.
     feature_groups, feature_mask
         A block for each column; True for the columns that the adversary may move.
     device
         Of torch; None for the CPU.
     warm_start
         Whether another fit goes on with the module.
+    early_stopping
+        Whether to stop when the loss on held-out rows, under the adversary of training, has not fallen for
+        `n_iter_no_change` measurements, one every 25 groups; the weights are those of the best one.
+    validation_fraction, validation_batches
+        The share of the rows (of each class) that early_stopping and calibrate hold out; or the ids of the batches that
+        they hold out, where fit is given `batch`.
+    n_iter_no_change
+        Measurements without a gain after which training stops.
     callbacks
         Functions, called as callback(step, model) after each step.
     verbose
         Above 0, a progress bar.
     random_state
-        Of weights, groups and random batches.
+        Of weights, groups, held-out rows and random batches.
 
     Attributes
     ----------
@@ -119,6 +135,10 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         E‖X‖₂ of the training samples as the module sees them.
     mean_, scale_
         Mean and deviation of each column.
+    temperature_
+        T of the probabilities, 1 without calibrate.
+    n_iter_
+        Groups that were trained on.
     """
 
     def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:
@@ -144,7 +164,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
     Parameters
     ----------
     structure, **others
-        Those of `GSATClassifier` but class_weight.
+        Those of `GSATClassifier` but class_weight and calibrate.
 
     Attributes
     ----------
@@ -154,7 +174,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         Mean and deviation of the numbers in training.
     """
 
-    def fit(self, X: Any, y: Any, batch: Any = None) -> GSATRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
         """Train on samples with numbers.
 
         Parameters
@@ -163,6 +183,8 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
             Samples (n, features), dense, sparse or memory-mapped; or (n, *in_shape).
         y
             Numbers (n,).
+        sample_weight
+            One weight >= 0 for each sample, by which rows are drawn into groups, as in `GSATClassifier.fit`; or None.
         batch
             One id per sample, for a structure in each batch; or None.
 
@@ -172,11 +194,42 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
             The fitted regressor.
         """
         X, y = self._checked(X, y, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        self.y_mean_, self.y_scale_ = float(y.mean()), float(y.std()) or 1.0
-        targets = ((y - self.y_mean_) / self.y_scale_).astype(np.float32)
-        self._fit(X, targets, 1, half_squared_error, batch)
+        weights = checked_weights(sample_weight, X)
+        self._standardise_targets(y, weights)
+        self._fit(Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
         return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
+        """Go on training with more samples, for one pass over them, as in `GSATClassifier.partial_fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight, batch
+            As in `fit`. The first call fixes the standardisation of samples and numbers.
+
+        Returns
+        -------
+        self
+            The regressor.
+        """
+        first = not hasattr(self, "module_")
+        X, y = self._checked(X, y, reset=first, y_numeric=True)
+        weights = checked_weights(sample_weight, X)
+        if first:
+            self._standardise_targets(y, weights)
+        partial_fit(self, Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
+        return self
+
+    def _standardise_targets(self, y: Any, weights: NDArray[np.float64] | None) -> None:
+        y = np.asarray(y, dtype=np.float64)
+        self.y_mean_ = float(np.average(y, weights=weights))
+        self.y_scale_ = math.sqrt(np.average(np.square(y - self.y_mean_), weights=weights)) or 1.0
+
+    def _targets(self, y: Any) -> NDArray[np.float32]:
+        return ((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_).astype(np.float32)
+
+    def _chance(self, targets: NDArray[Any]) -> float:
+        return 0.5 * float(np.var(targets, dtype=np.float64))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The predicted number of each sample.
@@ -193,7 +246,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         """
         return np.asarray(self._outputs(X)[:, 0] * self.y_scale_ + self.y_mean_)
 
-    def perturb(self, X: Any, y: Any, batch: Any = None) -> NDArray[np.float32]:
+    def perturb(self, X: Any, y: Any, *, batch: Any = None) -> NDArray[np.float32]:
         """The worst perturbation of the samples that the adversary of training finds, group by group.
 
         Parameters
@@ -208,5 +261,4 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         array
             Δ, of the shape and in the units of X.
         """
-        targets = torch.as_tensor((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_)
-        return self._perturb(X, targets.float(), half_squared_error, batch)
+        return self._perturb(X, torch.from_numpy(self._targets(y)), half_squared_error, batch)

@@ -23,7 +23,8 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.description import check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier, GSATRegressor
-from gsat.estimators.saving import LISTS, NOT_SAVED
+from gsat.estimators.module import build_module
+from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
 from gsat.training import History
@@ -41,7 +42,7 @@ KINDS: tuple[type[TorchEstimator], ...] = (
 BY_NAME = {kind.__name__: kind for kind in KINDS}
 
 
-def load(folder: str | Path, *, trust_module: bool = False) -> Any:
+def load(folder: str | Path, *, module: nn.Module | None = None, trust_module: bool = False) -> Any:
     """The fitted estimator that `save` or `gsat train` wrote.
 
     Nothing is unpickled, and only gsat's own networks are built: a folder from someone else runs no code of his.
@@ -50,6 +51,8 @@ def load(folder: str | Path, *, trust_module: bool = False) -> Any:
     ----------
     folder
         The folder of the model, or that of the run.
+    module
+        For a model whose module was given as an object: one of the same layers, which gets the weights in a copy.
     trust_module
         Whether a module of "package.module:factory" is imported and called, as in fit. That runs whatever code the
         folder names: only for a folder whose origin you trust.
@@ -62,12 +65,14 @@ def load(folder: str | Path, *, trust_module: bool = False) -> Any:
     path = _model_folder(Path(folder))
     tensors, about = read_folder(path)
     try:
-        return _fitted(path, tensors, about, trust_module=trust_module)
+        return _fitted(path, tensors, about, module, trust_module=trust_module)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _fitted(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, trust_module: bool) -> TorchEstimator:
+def _fitted(
+    path: Path, tensors: dict[str, Tensor], about: dict[str, Any], module: nn.Module | None, *, trust_module: bool
+) -> TorchEstimator:
     """The estimator of a folder, every field of which is checked before it is used."""
     _checks.one_of("estimator", about.get("estimator"), tuple(BY_NAME))
     kind = BY_NAME[about["estimator"]]
@@ -75,6 +80,8 @@ def _fitted(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, tr
     fitted = about["fitted"]
     check_tensors(tensors, fitted)
     estimator = _unfitted(kind, about["params"])
+    if module is not None or (isinstance(estimator.module, str) and estimator.module.startswith(INSTANCE)):
+        estimator.module = _given(estimator.module, module)
     for name, value in fitted.items():
         setattr(estimator, name, np.asarray(value, LISTS[name]) if name in LISTS else value)
     estimator.mean_, estimator.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
@@ -89,11 +96,13 @@ def _fitted(path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, tr
 
 def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tensor], *, trust_module: bool) -> nn.Module:
     """The network without its weights; one of gsat's own has the sizes of the weights before it is allocated."""
-    spec, d = estimator.module, estimator.n_features_in_
+    spec = estimator.module
+    if isinstance(spec, nn.Module):
+        return build_module(estimator, n_outputs, seed=0)
     if spec is None or spec in OWN:
         try:
             with torch.device("meta"):  # shapes alone, no memory
-                blank = estimator._build(d, n_outputs, seed=0)
+                blank = build_module(estimator, n_outputs, seed=0)
         except (RuntimeError, OverflowError) as error:
             raise ValueError(f"the sizes of the network must be those of its weights, got {error}") from error
         _same_shapes(blank, weights)
@@ -102,7 +111,17 @@ def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tenso
             f"{path / 'model.json'} names the module {spec!r}, which is not of gsat and would be imported and called; "
             "gsat.load(..., trust_module=True) or --trust-module does so, if you trust where the folder comes from"
         )
-    return estimator._build(d, n_outputs, seed=0)  # type: ignore[no-any-return]
+    return build_module(estimator, n_outputs, seed=0)
+
+
+def _given(saved: Any, module: Any) -> nn.Module:
+    """The object that stands for a module that was given as one."""
+    if not isinstance(saved, str) or not saved.startswith(INSTANCE):
+        raise ValueError(f"module must be None for a model whose module has a name, {saved!r}, got {module!r}")
+    if not isinstance(module, nn.Module):
+        kind = saved.removeprefix(INSTANCE)
+        raise ValueError(f"its module was given as an object: gsat.load(..., module=) needs a {kind}, got {module!r}")
+    return module
 
 
 def _same_shapes(blank: nn.Module, weights: dict[str, Tensor]) -> None:

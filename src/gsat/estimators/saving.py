@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from gsat.estimators.description import check_description, check_tensors
 from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
-NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "y_mean_", "y_scale_")
+NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "temperature_", "y_mean_", "y_scale_")
 LISTS = {"classes_": None, "feature_names_in_": object}  # with their dtypes, where JSON does not tell
+
+
+INSTANCE = "instance:"  # before the class of a module that was given as an object
 
 
 def save(estimator: Any, folder: str | Path) -> Path:
@@ -49,9 +53,11 @@ def _plain(name: str, value: Any) -> Any:
         return [
             [_plain(name, key), _plain(name, weight)] for key, weight in value.items()
         ]  # JSON has only text as keys
+    if isinstance(value, nn.Module):
+        return f"{INSTANCE}{type(value).__module__}.{type(value).__qualname__}"
     if name == "random_state" and not isinstance(value, int):
         return None  # a generator has moved on: it would not give the same weights again
     if not isinstance(value, str | int | float | bool | None | list | tuple | dict):
-        remedy = '; "package.module:factory" can be' if name == "module" else ""
+        remedy = '; "package.module:factory" and a torch.nn.Module can be' if name == "module" else ""
         raise ValueError(f"{name} must be a name, a number or a list to be saved, got {value!r}{remedy}")
     return value

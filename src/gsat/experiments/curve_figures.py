@@ -109,7 +109,7 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
         plan, grid = size.plan, sorted(rows.loc[rows["rule"] == "tuned", "size"].unique())
         width = f" of width {plan.options['width']:.3g}" if "width" in plan.options else ""
         parts.append(
-            f"{NETWORKS[name]}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.n_inner} inner gradients, "
+            f"{NETWORKS[name]}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.inner} inner gradients, "
             f"Adam {plan.eta0:g} ({plan.schedule}), {seeds}; attacks of {size.steps} gradients "
             f"on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
         )

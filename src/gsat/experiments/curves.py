@@ -63,7 +63,7 @@ def _training(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
 
 
 def _effort(arena: Arena, defence: str) -> float:
-    inner = {"erm": 0, "fgm": 1, "fgsm": 1}.get(defence, arena.plan.n_inner)
+    inner = {"erm": 0, "fgm": 1, "fgsm": 1}.get(defence, arena.plan.inner)
     return arena.plan.n_outer * (inner + 1) * _gradient(arena) * arena.plan.group_size / 200
 
 

@@ -129,7 +129,7 @@ def _iteration(run: Run) -> Callable[[], object]:
 def measure(place: Place, plan: Plan, widths: list[int], rounds: list[int]) -> pd.DataFrame:
     """Every iteration of every round: a row each, with the seconds."""
     device = "cuda" if plan.device == "auto" and torch.cuda.is_available() else "cpu"
-    sizes = (plan.group_size, plan.n_inner, device)
+    sizes = (plan.group_size, plan.inner, device)
     benches = {name: Bench("alexnet", shape, plan.options, *sizes) for name, shape in IMAGES.items()}
     benches |= {f"ELU net, d = {d:,}": Bench("elu", (d,), {}, *sizes) for d in widths}
     images, vectors, settling = rounds
@@ -193,8 +193,8 @@ def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
         tables={"timing": found[["defence", "what", "seed", "seconds"]], "ratios": table.round(4)},
         headline="seconds of an iteration, PGD = 1: " + "; ".join(parts),
         config={
-            "protocol": f"One iteration of training with groups of {plan.group_size}: PGD with {plan.n_inner} "
-            f"gradients, GSAT with exactly as many; as trained, with {plan.n_inner} at most, and with the paper's "
+            "protocol": f"One iteration of training with groups of {plan.group_size}: PGD with {plan.inner} "
+            f"gradients, GSAT with exactly as many; as trained, with {plan.inner} at most, and with the paper's "
             "ADMM. All take turns in one process, every other round backwards; a ratio is the median over the "
             f"rounds of the ratio within a round. AlexNet of width {width:.3g}, and the ELU net, on synthetic "
             "samples of the shapes named. Nothing was chosen.",

@@ -76,7 +76,7 @@ def of_seed(plan: Plan, defence: str, seed: int, **changes: Any) -> Plan:
 def training_in_words(plan: Plan, seeds: int) -> str:
     """How the models were trained, for the protocol."""
     return (
-        f"ELU net with 100 units, {plan.n_outer:,} groups of {plan.group_size}, at most {plan.n_inner} inner "
+        f"ELU net with 100 units, {plan.n_outer:,} groups of {plan.group_size}, at most {plan.inner} inner "
         f"gradients, Adam {plan.eta0:g} ({plan.schedule}), {seeds} seed{'s' if seeds != 1 else ''} of weights, "
         "groups, validation and test rows."
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from torch import Generator
 
-from gsat import models
+from gsat import _defaults, models
 from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat._files import replace_files
 from gsat.data import Table
@@ -125,7 +125,13 @@ class Gradient:
 
 
 def retrained_accuracy(
-    train: Table, test: Table, columns: NDArray[np.int64], *, seed: int, n_outer: int = 300, eta0: float = 1e-3
+    train: Table,
+    test: Table,
+    columns: NDArray[np.int64],
+    *,
+    seed: int,
+    n_outer: int = 300,
+    eta0: float = _defaults.ETA0,
 ) -> float:
     """Accuracy on `test` of a network with 100 ELU units that is trained on these columns of `train` alone."""
     net = ERMClassifier(n_outer=n_outer, eta0=eta0, hidden=100, random_state=seed).fit(train.X[:, columns], train.y)
@@ -144,7 +150,7 @@ class Protocol:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     test_fraction: float = 0.25
     n_outer: int = 300
-    eta0: float = 1e-3
+    eta0: float = _defaults.ETA0
 
     def describe(self) -> dict[str, Any]:
         """The protocol as JSON."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from gsat import _defaults
 from gsat.data import Table, load
 from gsat.estimators.from_table import Plan
 
@@ -60,19 +61,21 @@ def evenly(values: Sequence[Any], n: int) -> tuple[Any, ...]:
     return tuple(values[round(i * (len(values) - 1) / max(n - 1, 1))] for i in range(n))
 
 
+T1 = _defaults.N_INNER  # inner gradients of all defences alike
+
+
 def _narrow(**changes: Any) -> Plan:
     """The AlexNet on two cores: one sixteenth of the width."""
     layout = {"width": 1 / 16, "channels_last": True}
-    return Plan(
-        "erm", **{"model": "alexnet", "options": layout, "n_outer": 150, "eta0": 5e-3, "schedule": "cosine", **changes}
-    )
+    usual: dict[str, Any] = {"n_outer": 150, "n_inner": T1, "eta0": 5e-3, "schedule": "cosine"}
+    return Plan("erm", **{"model": "alexnet", "options": layout, **usual, **changes})
 
 
 def _elu(**changes: Any) -> Plan:
-    return Plan("erm", schedule="cosine", eta0=2e-3, **changes)
+    return Plan("erm", schedule="cosine", eta0=2e-3, n_inner=T1, **changes)
 
 
-PAPER: dict[str, Any] = {"n_outer": 10_000, "eta0": 1e-4, "alpha": 0.5, "lam": "paper", "device": "auto"}
+PAPER: dict[str, Any] = {"n_outer": 10_000, "n_inner": T1, "eta0": 1e-4, "alpha": 0.5, "lam": "paper", "device": "auto"}
 SCALES: dict[str, Scale] = {
     "quick": Scale(
         "quick",

@@ -162,7 +162,7 @@ def _network(rows: Table, how: Method, size: float, setting: Setting, seed: int)
         group_size=setting.group_size, schedule=setting.schedule, seed=seed, standardize=True,
     )  # fmt: skip
     classifier = classifier_for(plan, rows).set_params(class_weight="balanced")
-    return classifier.fit_run(rows.X, rows.y, rows.batch if how.per_batch else None, seed=seed)
+    return classifier.fit_run(rows.X, rows.y, batch=rows.batch if how.per_batch else None, seed=seed)
 
 
 def _logistic(rows: Table, c: float) -> Any:

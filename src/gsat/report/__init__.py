@@ -4,7 +4,7 @@
 first four must be there. docs/report.md has the columns and keys.
 
     results.csv         a row per measurement: defence, attack, strength (or case), seed, accuracy, ...
-    log.jsonl           a line per training step: t, loss, mean_norm, lam, measure, validation; defence, seed
+    log.jsonl           a line per training step: t, loss, mean_norm, lam, measure, validation(_loss); defence, seed
     perturbations.json  what the adversary does: images, named bars, singular values
     timing.csv          defence, seconds; what, seed
     chosen.csv          the rows of results.csv that the selection rule takes; the curves are drawn from them

@@ -26,6 +26,7 @@ QUANTITIES = {
     "lam": "λ",
     "measure": "Columns that move, or rank",
     "validation": "Robust accuracy on validation rows",
+    "validation_loss": "Robust loss on validation rows",
     "learning_rate": "Learning rate",
 }
 

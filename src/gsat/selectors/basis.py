@@ -31,8 +31,10 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
         The number of directions.
     n_groups
         Random groups of training samples on which the trained adversary is watched.
-    budget, alpha, n_inner, n_outer, group_size, hidden, eta0, random_state
+    budget, alpha, n_outer, group_size, hidden, eta0, random_state
         As in `GSATClassifier`.
+    n_inner
+        Gradients for a group at the most: more than in `GSATClassifier`, for the directions themselves are wanted.
 
     Attributes
     ----------

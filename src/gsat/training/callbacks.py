@@ -67,7 +67,7 @@ class Average(Callback):
 
 
 class Validate(Callback):
-    """Robust accuracy every so many steps; the best weights are kept, and run.since_best ends a run early."""
+    """Robust accuracy or loss every so many steps; the best weights are kept, run.since_best ends a run early."""
 
     def __init__(self, rule: Validation) -> None:
         self.rule = rule
@@ -76,15 +76,21 @@ class Validate(Callback):
         """Measure, where it is time to."""
         if run.t % self.rule.every != 0:
             return
+        of_loss = self.rule.measure == "loss"
         with run.final_weights():
-            accuracy = self.rule.accuracy(run.model, run.like, run.group_size)
-        if run.best_validation is None or accuracy > run.best_validation:
+            if of_loss:
+                length = run.control.target  # the budget of lam="auto"
+                found = self.rule.loss(run.model, run.defence, run.loss, run.like, run.group_size, length)
+            else:
+                found = self.rule.accuracy(run.model, run.like, run.group_size)
+        if self.rule.better(found, run.best_validation):
             weights = run.averaged or run.model.state_dict()
             run.best = {name: value.detach().clone() for name, value in weights.items()}
-            run.best_validation, run.since_best = accuracy, 0
+            run.best_validation, run.since_best = found, 0
         else:
             run.since_best += 1
-        run.latest = replace(run.latest, validation=accuracy)
+        accuracy, loss = (None, found) if of_loss else (found, None)
+        run.latest = replace(run.latest, validation=accuracy, validation_loss=loss)
 
 
 class Remember(Callback):

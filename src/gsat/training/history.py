@@ -32,8 +32,8 @@ class Step:
         Columns that move, or rank, where the structure has such a number.
     learning_rate
         That of the first group of weights.
-    validation
-        Robust accuracy, where it was measured in this step.
+    validation, validation_loss
+        Robust accuracy or robust loss on held-out samples, where it was measured in this step.
     """
 
     t: int
@@ -43,6 +43,7 @@ class Step:
     measure: float | None = None
     learning_rate: float | None = None
     validation: float | None = None
+    validation_loss: float | None = None
 
 
 @dataclass
@@ -58,7 +59,7 @@ class History:
     used
         What the adversary used of its budget over the last tenth, 1 where it met it; None without a budget.
     stopped_early, best_validation
-        Whether patience was over, and the best robust accuracy.
+        Whether patience was over, and the best robust accuracy, or loss where that was measured.
     """
 
     steps: list[Step] = field(default_factory=list)

@@ -10,11 +10,10 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat._arrays.sampling import draw, take, take_labels
+from gsat._arrays.sampling import draw, take, take_ids, take_labels
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.training.budget import Control, priced
@@ -70,7 +69,7 @@ class Run:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether the robust accuracy has not risen for too long."""
+        """Whether the validation has not been better for too long."""
         return self.validation is not None and self.since_best >= self.validation.patience
 
     @property
@@ -81,13 +80,14 @@ class Run:
     @property
     def recorded(self) -> bool:
         """Whether the latest step belongs into history and log: every log_every-th, and all with a validation."""
-        return self.latest.t % self.log_every == 0 or self.latest.validation is not None
+        measured = self.latest.validation is not None or self.latest.validation_loss is not None
+        return self.latest.t % self.log_every == 0 or measured
 
     def group(self) -> tuple[Tensor, Tensor, Any]:
         """A group drawn uniformly without replacement: x (m, *features), y (m,) and the batches (m,), if any."""
         rows = draw(len(self.X), self.group_size, self.generator)
         x, y = take(self.X, rows).to(self.like), take_labels(self.y, rows).to(self.like.device)
-        return x, y, None if self.batch is None else np.asarray(self.batch)[rows.numpy()]
+        return x, y, take_ids(self.batch, rows)
 
     def set_rates(self) -> float:
         """Give the optimizer the learning rates of step t; returns that of the first group of weights."""

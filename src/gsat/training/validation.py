@@ -1,16 +1,19 @@
-"""Robust accuracy on samples that are held out, by which a run may stop early."""
+"""Robust accuracy or loss on samples that are held out, by which a run may stop early."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.sampling import take, take_labels
+from gsat._arrays.sampling import take, take_ids, take_labels
 from gsat.attacks import Attack
+from gsat.defences import Defence
+from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.solvers.oracle import clamped
@@ -18,7 +21,7 @@ from gsat.solvers.oracle import clamped
 
 @dataclass(frozen=True)
 class Validation:
-    """Stop early on robust accuracy; the weights of the best measurement are those the run ends with.
+    """Stop early on robust accuracy or loss; the weights of the best measurement are those the run ends with.
 
     Parameters
     ----------
@@ -26,6 +29,10 @@ class Validation:
         The held-out samples (n, *features) and their labels (n,).
     attack
         The attack under which the accuracy is measured; None for the accuracy without one.
+    measure
+        "accuracy", or "loss": the mean loss under the adversary of training, at the length of its budget.
+    batch, weights
+        For the loss: one batch id for each sample, and one weight in the mean; None for neither.
     every
         Steps from one measurement to the next.
     patience
@@ -37,12 +44,20 @@ class Validation:
     attack: Attack | None = None
     every: int = 50
     patience: int = 10
+    measure: Literal["accuracy", "loss"] = "accuracy"
+    batch: Any = None
+    weights: Any = None
 
     def __post_init__(self) -> None:
+        _checks.one_of("measure", self.measure, ("accuracy", "loss"))
         _checks.count("every", self.every, least=1)
         _checks.count("patience", self.patience, least=1)
         if len(self.X) == 0 or len(self.y) != len(self.X):
             raise ValueError(f"y must have one label per sample of X ({len(self.X)}, at least 1), got {len(self.y)}")
+
+    def better(self, found: float, best: float | None) -> bool:
+        """Whether a measurement is better than the best one before, if there was one."""
+        return best is None or (found > best if self.measure == "accuracy" else found < best)
 
     def accuracy(self, model: nn.Module, like: Tensor, group_size: int) -> float:
         """The share of the samples that the model gets right under the attack, group by group.
@@ -70,3 +85,54 @@ class Validation:
             with frozen(model), torch.no_grad():
                 hits += int((layout.outputs(model, x).argmax(1) == y).sum())
         return hits / len(self.X)
+
+    def loss(
+        self,
+        model: nn.Module,
+        defence: Defence,
+        loss: SampleLoss,
+        like: Tensor,
+        group_size: int,
+        length: float | None = None,
+    ) -> float:
+        """The mean loss on the samples, moved by the defence group by group.
+
+        While λ looks for the budget, perturbations are too short or too long, and losses of different steps do not
+        compare: with `length`, Δ is stretched to it.
+
+        Parameters
+        ----------
+        model
+            Used in eval mode and left as it is.
+        defence
+            The adversary, of which a copy is used: its draws and what it carries over stay those of training.
+        loss
+            (outputs, y) -> (m,).
+        like
+            A tensor with the dtype and the device of the model.
+        group_size
+            Samples that are moved together.
+        length
+            The mean ‖δ_i‖₂ of each group; None leaves it to the defence.
+
+        Returns
+        -------
+        float
+            The robust loss, summed in float64.
+        """
+        adversary = deepcopy(defence)
+        parts = []
+        for begin in range(0, len(self.X), group_size):
+            rows = torch.arange(begin, min(begin + group_size, len(self.X)))
+            x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
+            moved = adversary(model, x, y, take_ids(self.batch, rows))
+            if length is not None and adversary.mean_norm > 0:
+                moved = x + (moved - x) * (length / adversary.mean_norm)
+            x = moved
+            with frozen(model), torch.no_grad():
+                parts.append(loss(layout.outputs(model, x), y).double())
+        losses = torch.cat(parts)
+        if self.weights is None:
+            return float(losses.mean())
+        weights = torch.as_tensor(self.weights, dtype=torch.float64, device=losses.device)
+        return float((losses * weights).sum() / weights.sum())

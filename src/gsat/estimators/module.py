@@ -1,0 +1,77 @@
+"""The network of an estimator: built by name, by a function or from an instance, and tried before training."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+
+from gsat import _checks, models
+from gsat.models import layout
+from gsat.models.modes import frozen
+
+
+def check_module(in_shape: Any, module_options: Any) -> None:
+    """Raise unless what is given beside the module has the right types."""
+    if in_shape is not None and not isinstance(in_shape, list | tuple):
+        raise TypeError(f"in_shape must be a list of whole numbers, got {in_shape!r}")
+    if module_options is not None and not isinstance(module_options, dict):
+        raise TypeError(f"module_options must be a dict, got {module_options!r}")
+
+
+def build_module(estimator: Any, n_outputs: int, seed: int) -> nn.Module:
+    """The network that the estimator's module, module_options, in_shape and hidden ask for, before training.
+
+    Parameters
+    ----------
+    estimator
+        With n_features_in_, and with these parameters; a module that is an instance is copied.
+    n_outputs
+        Classes, or 1 for a regressor.
+    seed
+        Of the first weights; those of an instance stay as they are.
+
+    Returns
+    -------
+    nn.Module
+        The network.
+    """
+    d = estimator.n_features_in_
+    shape = (d,) if estimator.in_shape is None else tuple(estimator.in_shape)
+    if math.prod(shape) != d:
+        raise ValueError(f"in_shape must have as many entries as there are features ({d}), got {shape}")
+    spec = "elu" if estimator.module is None else estimator.module
+    if isinstance(spec, nn.Module):
+        if estimator.module_options:
+            raise ValueError(f"module_options must be None for a module instance, got {estimator.module_options!r}")
+        return deepcopy(spec)
+    options = {**({"hidden": estimator.hidden} if spec == "elu" else {}), **(estimator.module_options or {})}
+    if "hidden" in options:
+        _checks.count("hidden", options["hidden"], least=1)
+    if isinstance(spec, str):
+        return models.build(spec, shape, n_outputs, seed=seed, **options)
+    if not callable(spec):
+        raise TypeError(
+            f"module must be a name, a path, a function of (in_shape, n_outputs) or a torch.nn.Module, got {spec!r}"
+        )
+    with models.seeded(seed):
+        built = spec(shape, n_outputs, **options)
+    if not isinstance(built, nn.Module):
+        raise TypeError(f"module must return a torch.nn.Module, got {type(built).__name__}")
+    return built
+
+
+def probe(module: nn.Module, rows: Any, n_outputs: int) -> None:
+    """A module of the user's may not fit the data: better said before training than by torch in the middle."""
+    x = torch.from_numpy(rows[:2]).to(next(module.parameters(), torch.zeros(())))
+    rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
+    with frozen(module), torch.no_grad():
+        try:
+            outputs = layout.outputs(module, x)
+        except RuntimeError as error:
+            raise ValueError(f"{rule}, but fails on them: {error}") from error
+    if tuple(outputs.shape) != (len(x), n_outputs):
+        raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")
