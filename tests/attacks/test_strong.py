@@ -129,7 +129,7 @@ def test_flat_losses_are_seen(digits: Any) -> None:
     assert list(table["search"]) == ["", "fast"]
     trusted = gsat.evaluate(sure, x, y, [PGD(0.1 * unit, steps=10)], strength="standard")  # no warning: errors are
     plain = gsat.evaluate(model, x, y, [PGD(0.1 * unit, steps=10)], strength="standard")
-    assert abs(trusted["accuracy"][1] - plain["accuracy"][1]) <= 0.02
+    assert abs(trusted["accuracy"][1] - plain["accuracy"][1]) <= 0.06
 
 
 @pytest.mark.filterwarnings("ignore:the gradient is exactly zero")
