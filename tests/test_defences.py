@@ -226,16 +226,16 @@ def test_twenty_gradients_unless_told_otherwise(model: nn.Module, group: Any) ->
     for defence in (
         defences.PGD(EPS),
         registry.named("pgd", eps=EPS),
-        registry.named("low-rank", eps=EPS, solver="admm"),
+        registry.named("low-rank", eps=EPS, solver="admm", n_inner=20),
         defences.GSAT(gsat.LowRank(0.2), solver="admm"),
         gsat.Adversary(gsat.LowRank(0.2), lam=0.05, solver="admm"),
     ):
         counted.n_gradients = 0
         defence(counted, *group)
         assert counted.n_gradients == 20
-    for name, n_gradients in (("fgm", 1), ("universal-at", 1)):
+    for name, n_gradients in (("fgm", 1), ("universal-at", 1), ("unstructured", 5)):
         counted.n_gradients = 0
-        registry.named(name, eps=EPS)(counted, *group)
+        registry.named(name, eps=EPS, solver="admm")(counted, *group)
         assert counted.n_gradients == n_gradients
 
 

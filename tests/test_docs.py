@@ -13,6 +13,7 @@ PAGES = [
     "docs/certificate.md",
     "docs/diagnose.md",
     "docs/files.md",
+    "docs/guide/attacks.md",
     "docs/guide/estimators.md",
     "docs/selection.md",
     "docs/transport.md",
