@@ -130,13 +130,13 @@ def _sweep(unit: float) -> dict[str, tuple[str, Attack]]:
     """Attacks by label; the strength of universal and PGD is eps, of the others the count at one eps."""
     sweep: dict[str, tuple[str, Attack]] = {}
     for size in (0.05, 0.1, 0.2, 0.3):
-        sweep[f"universal {size:g}"] = ("universal", attacks.Universal(size * unit, steps=50))
+        sweep[f"universal {size:g}"] = ("universal", attacks.Universal(size * unit, steps=25))
     for k in (2, 5, 10, 20):
-        sweep[f"group-sparse {k}"] = ("group-sparse", attacks.GroupSparse(EPS * unit, k=k, steps=50))
+        sweep[f"group-sparse {k}"] = ("group-sparse", attacks.GroupSparse(EPS * unit, k=k, steps=25))
     for rank in (1, 2, 3, 5):
-        sweep[f"low-rank {rank}"] = ("low-rank", attacks.LowRank(EPS * unit, rank=rank, steps=50))
+        sweep[f"low-rank {rank}"] = ("low-rank", attacks.LowRank(EPS * unit, rank=rank, steps=25))
     for size in (0.05, 0.1, 0.15, 0.2):
-        sweep[f"pgd {size:g}"] = ("pgd", attacks.PGD(size * unit, steps=50))
+        sweep[f"pgd {size:g}"] = ("pgd", attacks.PGD(size * unit, steps=25))
     return sweep
 
 
