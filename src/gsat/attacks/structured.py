@@ -67,7 +67,7 @@ class Structured(Attack):
         yield unit_rows(here.slope)
         moves = min(int(FREE * self.steps), oracle.left - 1)
         if moves > 1:
-            free = ascend(oracle, here, moves, self.eps, lambda v: inside(v, self.eps), each=True)
+            free = ascend(oracle, here, moves, self.eps, lambda v: inside(oracle.boxed(v), self.eps), each=True)
             yield free.delta
             yield self._narrowed(oracle, free.delta)
             if oracle.left > 1:
