@@ -28,12 +28,13 @@ LAST = 0.15  # share of the last of them
 class Structured(Attack):
     """The search that the structured attacks share.
 
-    1. Each sample climbs on its own for a fifth of the gradients: slopes there are those of a model that errs.
-    2. Leaps, for less than a third: a leap goes to the point of the feasible set that is steepest for given slopes,
-       with the shared part chosen anew. For a loss that is convex in δ it never loses. Leaps start with the slopes at
-       x, with those at the end of 1, with those at the opposite of the best point, then with those at random points.
-    3. Half of the gradients: ascent from the best point, projected on the structure, so that the shared part moves too;
-       and, where rows are free inside a given part, a last ascent of each row in the part that was found.
+    1. Each sample climbs on its own, for an eighth of the gradients: slopes there are those of a model that errs. Then,
+       for as many, in 8, 4 and 2 times the columns or the rank that are allowed.
+    2. Leaps, for less than half: a leap goes to the point of the feasible set that is steepest for given slopes, with
+       the shared part chosen anew. For a loss that is convex in δ it never loses. Leaps start with the slopes at x,
+       with those at the ends of 1, with those at the opposite of the best point, then with those at random points.
+    3. A third of the gradients: ascent from the best point, projected on the structure, so that the shared part moves
+       too; and, where rows are free inside a given part, a last ascent of each row in the part that was found.
     """
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
