@@ -24,7 +24,7 @@ PREDICT = ["predict", "run", TABLE, "--label", "kind", "--out", "p.csv"]
 DIAGNOSE = ["diagnose", TABLE, "--batch", "kind", "--n-splits", "2", "--out", "g"]
 ATTACK = ["attack", "run", "--structure", "fgm", "--n", "10"]
 FETCH = ["data", "fetch", "mnist", "--data-dir", "sets"]
-AT_RANDOM = 5 if tally.FULL else 1  # kills of each command at a random moment
+AT_RANDOM = 5 if tally.FULL else 0  # kills of each command at a random moment
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,11 @@ def prepared(room, name, *commands):
 
 
 def kills(command, before, seed):
-    """Copies of `before` in which the command was killed: at each change of a name, or some, and at random moments."""
+    """Copies of `before` in which the command was killed: at each change of a name or at one, and at random moments."""
     with copied(before, before.parent / "counted") as whole:
         n = changes(command, whole)
     draw = random.Random(seed)
-    each = range(1, n + 1) if tally.FULL else sorted(draw.sample(range(1, n + 1), min(n, 3)))
+    each = range(1, n + 1) if tally.FULL else [draw.randint(1, n)]
     for at in each:
         with copied(before, before.parent / "killed") as killed:
             assert run(command, killed, die_at=at).code == -9
@@ -70,7 +70,7 @@ def campaign(part, command, before, check, seed=0):
         if fault:
             faults.append(f"{when}: {fault}")
     tally.count(part, tried, tried - len(faults), len(faults))
-    assert tried >= 3
+    assert tried >= (3 if tally.FULL else 1)
     assert faults == []
 
 

@@ -16,7 +16,7 @@ from gsat._files import recover, remove_dead_drafts, whole_folder
 pytestmark = pytest.mark.campaign
 
 TRAIN = ["train", TABLE, "--label", "kind", "--defence", "erm", "--out", "run", "--n-outer", "20", "--group-size", "10"]
-ROUNDS = 20 if tally.FULL else 4
+ROUNDS = 20 if tally.FULL else 2
 TOLD = re.compile(r"is being written by process \d+ on |is being written by another process|--force to overwrite it")
 
 

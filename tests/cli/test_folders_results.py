@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gsat._files import drafts
 from gsat.cli import app
-from gsat.experiments import runner, setting
+from gsat.experiments import demonstration, runner, setting
 from gsat.experiments.plan import Experiment, Order, Outcome, Piece
 from gsat.experiments.runner import reproduce
 
@@ -160,7 +160,8 @@ def test_compare_stores_its_threads(tmp_path, threads):
     assert json.loads((tmp_path / "a" / "config.json").read_text())["threads"] == 1
 
 
-def test_demo_stores_its_threads(tmp_path, threads):
+def test_demo_stores_its_threads(tmp_path, threads, monkeypatch):
+    monkeypatch.setattr(demonstration, "DEFENCES", ("erm",))
     run("demo", "--out", tmp_path / "d", "--n-outer", "2", "--threads", "1")
     assert json.loads((tmp_path / "d" / "config.json").read_text())["threads"] == 1
 
