@@ -12,11 +12,11 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
 import gsat
-from gsat._arrays.sampling import draw
 from gsat.defences import GSAT, Defence
 from gsat.models import layout
 from gsat.registry import structure_cost
 from gsat.training.budget import Control, control_for
+from gsat.training.groups import draw
 from gsat.training.loop import iterate
 from gsat.training.state import Run, adam
 from timing import Job

@@ -32,8 +32,7 @@ ONLY = {  # these may import less than their level allows
 }
 WITH_MORE = {  # the rest: torch alone
     "_files/locks.py": {"filelock"},
-    "_arrays/sampling.py": {"numpy"},
-    "_arrays/weighted.py": {"numpy"},
+    "_arrays/chunks.py": {"numpy"},
     "_arrays/standardise.py": {"numpy", "scipy"},
 }
 NEVER = {"data": {"torch"}, "cli": {"torch"}}  # not even inside a function: wrong data is told before torch is loaded

@@ -18,8 +18,8 @@ from torch import Generator, Tensor, nn
 from tqdm.auto import tqdm
 
 from gsat import _checks, _defaults
+from gsat._arrays.chunks import take, take_labels
 from gsat._arrays.norms import norm, rows
-from gsat._arrays.sampling import take, take_labels
 from gsat._files import append_line, parse_json, read_bytes
 from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE

@@ -8,7 +8,7 @@ from sklearn.datasets import make_classification
 import gsat
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import mean_and_scale
-from gsat._arrays.weighted import Positions, View, sorted_by_content
+from gsat.estimators.weighted import Positions, View, sorted_by_content
 
 QUICK = {"n_outer": 40, "eta0": 1e-2, "hidden": 10, "random_state": 0}
 X, Y = make_classification(120, 8, n_informative=4, random_state=3)

@@ -14,8 +14,9 @@ from torch import Generator, Tensor, nn
 import gsat
 import strategies  # noqa: F401  one thread
 from gsat import attacks, defences, registry
-from gsat._arrays.sampling import draw, take, take_labels
+from gsat._arrays.chunks import take, take_labels
 from gsat.models import seeded
+from gsat.training.groups import draw
 from gsat.training.history import Step
 from gsat.training.loop import Diverged, Validation, gdadmm
 

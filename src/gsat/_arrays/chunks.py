@@ -1,8 +1,13 @@
-"""A few rows at a time: what is made of them stays small, and in the processor's cache."""
+"""Rows of a data set: a few at a time, so that what is made of them stays small, or those that were chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 
 def at_a_time(d: int) -> int:
@@ -14,3 +19,19 @@ def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
     """The rows of an (n, d) matrix as slices of a few megabytes each, or some times that."""
     step = times * at_a_time(d)
     return (slice(begin, min(begin + step, n)) for begin in range(0, n, step))
+
+
+def take(values: Any, chosen: Tensor) -> Tensor:
+    """The chosen rows as a tensor of their own; of a memory map only these rows are read."""
+    if isinstance(values, Tensor):
+        return values[chosen.to(values.device)]
+    if isinstance(values, list | tuple):
+        values = np.asarray(values)
+    by_place = getattr(values, "iloc", values)  # a pandas object is indexed by its labels otherwise
+    return torch.as_tensor(np.require(by_place[chosen.numpy()], requirements="W"))
+
+
+def take_labels(values: Any, chosen: Tensor) -> Tensor:
+    """As `take`, for labels: whole numbers of any size become int64, which the cross-entropy asks for."""
+    labels = take(values, chosen)
+    return labels if labels.is_floating_point() else labels.long()

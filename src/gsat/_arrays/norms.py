@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._arrays.chunks import at_a_time
+from gsat._arrays.chunks import at_a_time, pieces, take
 
 FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 
@@ -88,11 +88,7 @@ def mean_norm(X: Any, weights: Any = None) -> float:
     if isinstance(known := getattr(X, "mean_norm", None), float):
         return known
     lengths = 0.0
-    step = at_a_time(math.prod(X.shape[1:]) if hasattr(X, "shape") else 1)
-    for begin in range(0, len(X), step):
-        part = getattr(X, "iloc", X)[begin : begin + step]
-        part = part.to_numpy() if hasattr(part, "to_numpy") else part
-        block = part if isinstance(part, Tensor) else torch.tensor(part)  # a copy: memory maps may be read-only
-        found = norm(rows(block.double()), dim=1)
-        lengths += float((found if weights is None else found * torch.as_tensor(weights[begin : begin + step])).sum())
+    for part in pieces(len(X), math.prod(X.shape[1:]) if hasattr(X, "shape") else 1):
+        found = norm(rows(take(X, torch.arange(part.start, part.stop)).double()), dim=1)
+        lengths += float((found if weights is None else found * torch.as_tensor(weights[part])).sum())
     return lengths / (len(X) if weights is None else float(weights.sum()))

@@ -11,6 +11,8 @@ from scipy import sparse
 
 from gsat._arrays.chunks import pieces
 
+Column = NDArray[np.float32]  # a number for each of the d columns
+
 
 class Standardised:
     """The rows of X (n, d) as the module sees them, (x − mean)/scale; made when they are asked for.
@@ -18,13 +20,7 @@ class Standardised:
     X may be dense, sparse (CSR) or a memory map: it is never copied whole. With `in_shape` a row has that shape.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        mean: NDArray[np.float32],
-        scale: NDArray[np.float32],
-        in_shape: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, X: Any, mean: Column, scale: Column, in_shape: Sequence[int] | None = None) -> None:
         self.X, self.mean, self.scale = X, mean, scale
         self.mean_norm: float | None = None  # E‖X‖₂, where someone has taken the pass over the data that it needs
         self.shape: tuple[int, ...] = (int(X.shape[0]), *(X.shape[1:] if in_shape is None else in_shape))
@@ -41,22 +37,10 @@ class Standardised:
         return found.reshape(len(index), *self.shape[1:])
 
 
-def mean_and_scale(
-    X: Any, weights: NDArray[np.float64] | None = None
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each column, in float64 by blocks of rows; a constant column has scale 1.
+def mean_and_scale(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[Column, Column]:
+    """Mean and standard deviation (d,) of each column, in float64 by blocks of rows; a constant column has scale 1.
 
-    Parameters
-    ----------
-    X
-        (n, d), dense or sparse.
-    weights
-        One weight >= 0 for each row, (n,); None for equal ones.
-
-    Returns
-    -------
-    mean, scale
-        (d,) each.
+    X: (n, d), dense or sparse; weights: one >= 0 for each row (n,), None for equal ones
     """
     n, d = X.shape
     share = np.full(n, 1 / n) if weights is None else weights / weights.sum()  # of the law of the rows

@@ -158,11 +158,7 @@ class Bare(Penalised):
 
     cost: GroupCost
     alpha: float = 1.0
-
-    @property
-    def unbounded(self) -> bool:
-        """Not known, and not warned of."""
-        return False
+    unbounded = False  # not known, and not warned of
 
     def _structure(self, delta: Tensor) -> Tensor:
         return self.cost.value(delta)

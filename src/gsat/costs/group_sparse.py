@@ -32,7 +32,6 @@ class GroupSparse(Weighted):
     k: int | None = field(default=None, kw_only=True)
     feature_groups: Any = field(default=None, kw_only=True)
     _blocks: Tensor | None = field(init=False, repr=False, compare=False, default=None)
-    _n_blocks: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,7 +40,6 @@ class GroupSparse(Weighted):
         if self.feature_groups is not None:
             object.__setattr__(self, "feature_groups", flat_labels(self.feature_groups))
             object.__setattr__(self, "_blocks", block_numbers(self.feature_groups))
-            object.__setattr__(self, "_n_blocks", len(set(self.feature_groups)))
 
     @property
     def convex(self) -> bool:
@@ -61,7 +59,7 @@ class GroupSparse(Weighted):
         unit = columns.amax().clamp(min=torch.finfo(columns.dtype).tiny)  # so that no square leaves the range
         squares = (columns / unit).square()
         blocks = self._blocks.to(delta.device)
-        return columns.new_zeros(self._n_blocks).index_add_(0, blocks, squares).sqrt() * unit
+        return columns.new_zeros(int(blocks.max()) + 1).index_add_(0, blocks, squares).sqrt() * unit
 
     def measure(self, delta: Tensor) -> float:
         """The number of columns, or blocks, that move in some sample."""

@@ -25,16 +25,12 @@ class LowRank(Weighted):
     """
 
     k: int | None = field(default=None, kw_only=True)
+    rotates = True  # singular values stay as they are
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k is not None:
             object.__setattr__(self, "k", _checks.count("k", self.k))
-
-    @property
-    def rotates(self) -> bool:
-        """Singular values stay as they are."""
-        return True
 
     @property
     def convex(self) -> bool:

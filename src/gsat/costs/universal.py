@@ -20,15 +20,8 @@ class Universal(Weighted):
         The weight of g in the cost, 0 to 1.
     """
 
-    @property
-    def rotates(self) -> bool:
-        """Equal rows stay equal."""
-        return True
-
-    @property
-    def convex(self) -> bool:
-        """The indicator of a subspace is convex."""
-        return True
+    rotates = True  # equal rows stay equal
+    convex = True  # the indicator of a subspace
 
     @property
     def equal_rows(self) -> bool:

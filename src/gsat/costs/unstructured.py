@@ -15,16 +15,8 @@ class Unstructured(Penalised):
     """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness (WRM)."""
 
     alpha: float = field(init=False, repr=False, default=0.0)
-
-    @property
-    def rotates(self) -> bool:
-        """Lengths stay as they are."""
-        return True
-
-    @property
-    def convex(self) -> bool:
-        """A square is convex."""
-        return True
+    rotates = True  # lengths stay as they are
+    convex = True
 
     def _structure(self, delta: Tensor) -> Tensor:
         return delta.new_zeros((), dtype=wide(delta))

@@ -21,12 +21,12 @@ from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
-from gsat._arrays.weighted import Positions, View
 from gsat.defences import Defence
 from gsat.estimators.judging import warn_if_falling
 from gsat.estimators.module import build_module, check_module, probe
 from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
+from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
 from gsat.models.modes import frozen
 from gsat.training import History, Validation, gdadmm

@@ -15,12 +15,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 
 from gsat._arrays.standardise import Standardised
-from gsat._arrays.weighted import Positions, View
 from gsat.costs import GroupCost, PerBatch, Unstructured
 from gsat.estimators.base import Fitted, TorchEstimator
 from gsat.estimators.judging import temperature, warn_if_at_chance
 from gsat.estimators.partial import partial_fit
 from gsat.estimators.samples import Samples, checked_weights
+from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
 from gsat.theory.certificate import Certificate, certify
 

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 
 from gsat import _defaults
 from gsat._arrays.standardise import Standardised
-from gsat._arrays.weighted import View
 from gsat.defences import Defence
 from gsat.estimators.samples import Samples
+from gsat.estimators.weighted import View
 from gsat.losses import SampleLoss
 from gsat.training.budget import Control, control_for
 from gsat.training.history import History

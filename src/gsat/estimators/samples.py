@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from gsat import _checks
-from gsat._arrays.weighted import Positions, View, sorted_by_content
+from gsat.estimators.weighted import Positions, View, sorted_by_content
 
 
 @dataclass(frozen=True)

@@ -62,24 +62,10 @@ class Plain:
 
 
 def choose(model: nn.Module, x: Tensor, mask: Tensor | None = None, *, rotates: bool) -> Path:
-    """The path that a problem on the group x (m, *features) takes.
+    """The path of a problem on the group x (m, *features): `RowSpace` where that is exact and smaller, else `Plain`.
 
-    Parameters
-    ----------
-    model : nn.Module
-        In eval mode.
-    x : Tensor, (m, *features)
-        The group.
-    mask : boolean Tensor, (*features), optional
-        False where nothing may move.
-    rotates : bool
-        Whether neither the problem nor the search depends on the axes of feature space: the cost rotates, the solver is
-        axis-free, there are no bounds.
-
-    Returns
-    -------
-    Path
-        `RowSpace` where that is exact and smaller, else `Plain`.
+    model: in eval mode; mask: boolean (*features), False where nothing may move; rotates: whether neither the problem
+    nor the search depends on the axes of feature space (the cost rotates, the solver is axis-free, there are no bounds)
     """
     layer = first_layer(model, x) if rotates else None
     return Plain(model, x, mask) if layer is None else RowSpace.of(layer, x, mask)

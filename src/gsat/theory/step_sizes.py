@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
+from gsat._arrays.chunks import take, take_labels
 from gsat._arrays.norms import norm, total
-from gsat._arrays.sampling import take, take_labels
 from gsat.costs import GroupCost, PerBatch, bound, penalised
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models.modes import frozen

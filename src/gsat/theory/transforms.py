@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.chunks import at_a_time
+from gsat._arrays.chunks import at_a_time, take, take_labels
 from gsat._arrays.norms import norm, rows, total
-from gsat._arrays.sampling import take, take_labels
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, Penalised, PerBatch, Unstructured, bound
 from gsat.losses import SampleLoss

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat._arrays.sampling import draw, take, take_ids, take_labels
+from gsat._arrays.chunks import take, take_labels
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.training.budget import Control, priced
 from gsat.training.checkpoint import Checkpoint, optimizer_state, restore_optimizer
+from gsat.training.groups import draw, take_ids
 from gsat.training.history import History, Step
 from gsat.training.interrupt import random_states, restore_random
 from gsat.training.validation import Validation

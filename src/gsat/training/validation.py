@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.sampling import take, take_ids, take_labels
+from gsat._arrays.chunks import take, take_labels
 from gsat.attacks import Attack
 from gsat.defences import Defence
 from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.solvers.oracle import clamped
+from gsat.training.groups import take_ids
 
 
 @dataclass(frozen=True)
