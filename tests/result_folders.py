@@ -55,6 +55,8 @@ def experiment(folder: Path) -> Path:
             "case": ["low-rank:4@0.1", "low-rank:4@0.1", "none"],
             "difference": [60.0, 20.0, -0.5],
             "standard_error": [1.0, 2.0, np.nan],
+            "low": [57.0, 14.0, np.nan],
+            "high": [63.0, 26.0, np.nan],
         }
     ).to_csv(folder / "differences.csv", index=False)
     write_json(

@@ -211,8 +211,8 @@ def test_the_differences_of_clean_accuracy():
         for seed in range(3)
     ]
     outcome = clean_accuracy.finish(pd.DataFrame(rows), QUICK)
-    assert "tcga: ERM 81.00 ± 1.00, GSAT low-rank 81.00 ± 1.00, difference +0.00 ± 0.00" in outcome.headline
-    assert "difference -3.00 ± 0.00" in outcome.headline
+    assert "tcga: ERM 81.00 ± 1.00, GSAT low-rank 81.00 ± 1.00, difference +0.00 [+0.00, +0.00]" in outcome.headline
+    assert "difference -3.00 [-3.00, -3.00]" in outcome.headline
 
 
 def test_the_ratios_of_seconds():

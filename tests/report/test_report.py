@@ -14,6 +14,7 @@ import pytest
 import gsat.report
 from gsat.report import build
 from gsat.report.curves import panels
+from gsat.report.plots import differences
 from gsat.report.reading import read
 from gsat.report.series import styles
 from result_folders import HOSTILE, comparison, experiment, hostile, write_json
@@ -116,9 +117,19 @@ def test_differences_put_pgd_first_and_say_the_cases_in_words(page):
     spec = page.figure("Paired differences")
     assert [choice["label"] for choice in spec["choices"]] == ["PGD", "ERM"]
     assert spec["choices"][0]["points"] == [
-        {"series": "low-rank", "row": "low-rank, rank 4, eps 0.1", "x": 20.0, "error": 2.0},
-        {"series": "low-rank", "row": "without attack", "x": -0.5, "error": None},
+        {"series": "low-rank", "row": "low-rank, rank 4, eps 0.1", "x": 20.0, "reach": 6.0},
+        {"series": "low-rank", "row": "without attack", "x": -0.5, "reach": None},
     ]
+
+
+def test_differences_of_earlier_versions_have_twice_their_standard_error():
+    frame = pd.DataFrame({"ours": ["low-rank"], "baseline": ["pgd"], "difference": [3.0], "standard_error": [2.0]})
+    spec = differences(frame, {})
+    assert spec["choices"][0]["points"][0]["reach"] == 4
+    assert spec["x_label"].endswith("± 2 standard errors")
+    spec = differences(frame.assign(low=-1.0, high=7.0), {})
+    assert spec["choices"][0]["points"][0]["reach"] == 4
+    assert spec["x_label"].endswith("95 % interval")
 
 
 def test_images_of_one_title_share_their_scale(page):

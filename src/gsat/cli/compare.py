@@ -87,6 +87,7 @@ def compare(
     from gsat.estimators.from_table import Plan
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
+    from gsat.experiments.paired import in_words
     from gsat.registry import parse_attack
     from gsat.training.threads import use_threads
 
@@ -133,10 +134,10 @@ def compare(
     gaps = found.differences()
     if gaps.empty:
         return
-    typer.echo("\npaired differences in points, * above twice the standard error; (of the same models without attack)")
+    typer.echo("\npaired differences in points [95 % interval, Student's t]; * above zero at 5 % over the table (Holm)")
+    typer.echo("in parentheses: of the same models without attack")
     for (ours, baseline), rows in gaps.groupby(["ours", "baseline"], sort=False):
         cells = "  ".join(
-            f"{row.case} {row.difference:+.1f} ± {row.standard_error:.1f}{'*' if row.beats else ''} ({row.clean:+.1f})"
-            for row in rows.itertuples()
+            f"{row.case} {in_words(row)}{'*' if row.beats else ''} ({row.clean:+.1f})" for row in rows.itertuples()
         )
         typer.echo(f"{ours} − {baseline}: {cells}")

@@ -9,6 +9,7 @@ import pandas as pd
 from gsat.data import load
 from gsat.estimators.from_table import Plan
 from gsat.experiments.judging import judged, of_seed, paired_differences, training_in_words
+from gsat.experiments.paired import in_words
 from gsat.experiments.pictures import Panel, curves
 from gsat.experiments.plan import Experiment, Outcome, Piece, Place
 from gsat.experiments.setting import Scale
@@ -59,7 +60,7 @@ def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
         ours, erm = (cells.loc[(data, name)] for name in ("low-rank", "erm"))
         parts.append(
             f"{data}: ERM {erm['mean']:.2f} ± {erm['std']:.2f}, GSAT low-rank {ours['mean']:.2f} ± {ours['std']:.2f}, "
-            f"difference {gap['difference']:+.2f} ± {gap['standard_error']:.2f}"
+            f"difference {in_words(gap, 2)}"
         )
     plan = plan_at(scale)
     panels = [
@@ -75,7 +76,8 @@ def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
             )
             + f" Genes are standardised with the training rows of the split, {100 * TEST_SHARE:g} % of each tumour "
             "type are test rows, as in the paper. Budget of GSAT and eps of PGD: 0.05·E‖X‖; nothing was chosen. ± "
-            "after an accuracy is the standard deviation over splits, after a difference its standard error.",
+            "after an accuracy is the standard deviation over splits of the same people; the interval of a "
+            "difference is Student's, of 95 %.",
             "notes": [
                 "Not the paper's data: the UCI file (801 x 20,531) cannot be had here. tcga are the five tumour "
                 "types of that file from MetaGSCA, 335 samples x 3,341 genes; tcga-11types adds six more types, 602 "

@@ -17,6 +17,7 @@ from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Plan, samples, train
 from gsat.evaluation import evaluate
+from gsat.experiments.paired import summed_up, with_wins
 from gsat.registry import parse_attack
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def training_in_words(plan: Plan, seeds: int) -> str:
 def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy of each of our defences minus that of each baseline, seed by seed, for each combination of `by`.
 
-    One row each: the mean in points, its standard error, whether it is above twice that, and `clean`, the difference
-    without attack between the same models, those chosen for that attack.
+    One row each: what `summed_up` says of the differences in points, `beats` (`with_wins`), and `clean`, the mean
+    difference without attack between the same models, those chosen for that attack.
     """
     found = []
     for keys, rows in chosen.groupby(list(by), sort=False):
@@ -95,19 +96,16 @@ def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         for ours in filter(is_ours, names):
             for baseline in (name for name in names if not is_ours(name)):
                 gap, clean = (100 * (wide[value, ours] - wide[value, baseline]) for value in ("accuracy", "clean"))
-                error = gap.std(ddof=1) / len(gap) ** 0.5 if len(gap) > 1 else float("nan")
                 found.append(
                     {
                         "ours": ours,
                         "baseline": baseline,
                         **dict(zip(by, keys, strict=True)),
-                        "difference": gap.mean(),
-                        "standard_error": error,
-                        "beats": bool(gap.mean() > 2 * error),
+                        **summed_up(gap),
                         "clean": clean.mean(),
                     }
                 )
-    return pd.DataFrame(found)
+    return with_wins(found)
 
 
 def is_gsat(name: Any) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from scipy import stats
 
+from gsat.experiments.paired import EQUAL, in_words, summed_up, with_wins
 from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.plan import Experiment, Outcome, Piece
 from gsat.experiments.setting import Scale
@@ -26,7 +26,6 @@ SETTINGS = {
     "paper": LONG,
 }
 SEEDS = {"quick": 1}  # 5 elsewhere
-EQUAL = 1e-9  # points: means over seeds in another order differ by rounding
 SECONDS = {"erm": 0.003, "pgd": 0.006, "universal": 0.01, "group-sparse": 0.008, "low-rank": 0.01}  # of a step
 
 
@@ -83,9 +82,9 @@ def differences(
 ) -> pd.DataFrame:
     """Paired differences in points of percent, ours less the baseline; the folds are the units, not the seeds.
 
-    A fold's difference is that of the means over its seeds. standard_error is that of the mean over the folds of a
-    task, low and high bound its 95 % (Student's t); better and worse count the folds. In the rows "all tasks" the
-    units are the tasks, each with its mean over folds. Folds share training rows, so that errors are rather too small.
+    A fold's difference is that of the means over its seeds. Standard error, interval and p (`summed_up`) are those of
+    the mean over the folds of a task; better and worse count the folds. In the rows "all tasks" the units are the
+    tasks, each with its mean over folds. Folds share training rows, so that errors are rather too small.
     """
     folds = by_fold(results, value)
     rows = []
@@ -93,10 +92,10 @@ def differences(
         for baseline in (name for name in baselines if name in folds):
             gap = (folds[our] - folds[baseline]).dropna()
             for task, part in gap.groupby("data", sort=False):
-                rows.append({"case": task, "ours": our, "baseline": baseline, **_mean_and_error(part)})
+                rows.append({"case": task, "ours": our, "baseline": baseline, **_of_units(part)})
             of_tasks = gap.groupby("data", sort=False).mean()
-            rows.append({"case": "all tasks", "ours": our, "baseline": baseline, **_mean_and_error(of_tasks)})
-    return pd.DataFrame(rows)
+            rows.append({"case": "all tasks", "ours": our, "baseline": baseline, **_of_units(of_tasks)})
+    return with_wins(rows)
 
 
 def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
@@ -145,7 +144,7 @@ def _headline(found: pd.DataFrame, gaps: pd.DataFrame) -> str:
     means = by_fold(found).groupby("data").mean()
     cells = ", ".join(f"{name} {mean:.1f}" for name, mean in means.mean(skipna=False).dropna().items())
     rows = gaps[(gaps["case"] == "all tasks") & (gaps["ours"] == "low-rank")]
-    versus = ", ".join(f"{r.baseline} {r.difference:+.1f} ± {r.standard_error:.1f}" for r in rows.itertuples())
+    versus = ", ".join(f"{row.baseline} {in_words(row)}" for row in rows.itertuples())
     return f"balanced accuracy, mean of {len(means)} tasks: {cells}; low-rank less the baselines: {versus}"
 
 
@@ -162,15 +161,9 @@ def _protocol(setting: Setting, seeds: int) -> str:
     )
 
 
-def _mean_and_error(gap: pd.Series) -> dict[str, Any]:
-    n, mean = len(gap), float(gap.mean())
-    error = float(gap.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    reach = float(stats.t.ppf(0.975, n - 1)) * error if n > 1 else float("nan")
-    return {
-        "difference": mean, "standard_error": error, "low": mean - reach, "high": mean + reach,
-        "beats": mean - reach > 0, "units": n,
-        "better": int((gap > EQUAL).sum()), "worse": int((gap < -EQUAL).sum()),
-    }  # fmt: skip
+def _of_units(gap: pd.Series) -> dict[str, Any]:
+    counts = {"units": len(gap), "better": int((gap > EQUAL).sum()), "worse": int((gap < -EQUAL).sum())}
+    return {**summed_up(gap), **counts}
 
 
 def _effort(how: Method, setting: Setting) -> float:

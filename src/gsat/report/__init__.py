@@ -8,7 +8,7 @@ first four must be there. docs/report.md has the columns and keys.
     perturbations.json  what the adversary does: images, named bars, singular values
     timing.csv          defence, seconds; what, seed
     chosen.csv          the rows of results.csv that the selection rule takes; the curves are drawn from them
-    differences.csv     paired differences: ours, baseline, case, difference, standard_error
+    differences.csv     paired differences: ours, baseline, case, difference, low, high
     config.json         title, command, protocol, notes, names, report (hints for the curves), and any settings
     *.csv, *.png, ...   further tables and pictures
 

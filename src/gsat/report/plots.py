@@ -92,38 +92,46 @@ def trade_off(panels: Sequence[Panel]) -> dict[str, Any] | None:
 
 
 def differences(frame: pd.DataFrame, titles: Mapping[str, str]) -> dict[str, Any] | None:
-    """Paired differences with twice their standard error, a row per case, a mark per defence of ours."""
+    """Paired differences with their 95 % interval, a row per case, a mark per defence of ours.
+
+    Files of earlier versions have no interval: there it is twice the standard error.
+    """
     missing = [column for column in PAIRED if column not in frame]
     if missing:
         have = ", ".join(map(str, frame)) or "none"
         raise ValueError(f"must have the columns {', '.join(PAIRED)}, got {have}")
     if frame["difference"].isna().all():
         return None
-    for column in ("difference", "standard_error"):
+    for column in ("difference", "standard_error", "low", "high"):
         given = frame[column] if column in frame else pd.Series(dtype=float)
         wrong = given[pd.to_numeric(given, errors="coerce").isna() & given.notna()]
         if len(wrong):
             raise ValueError(f"{column} must be numbers, got {wrong.iloc[0]!r}")
     labels = [column for column in LABELS if column in frame and frame[column].nunique() > 1]
-    errors = frame["standard_error"] if "standard_error" in frame else pd.Series(float("nan"), frame.index)
+    has_limits = {"low", "high"} <= set(frame)
+    if has_limits:
+        reaches = (frame["high"] - frame["low"]) / 2
+    else:
+        reaches = 2 * frame.get("standard_error", pd.Series(float("nan"), frame.index))
     points: dict[str, list[dict[str, Any]]] = {}
-    for ours, baseline, difference, error, key in zip(
+    for ours, baseline, difference, reach, key in zip(
         frame["ours"],
         frame["baseline"],
         frame["difference"],
-        errors,
+        reaches,
         frame[labels].itertuples(index=False, name=None) if labels else [()] * len(frame),
         strict=True,
     ):
         texts = [case_title(str(v)) if column == "case" else str(v) for column, v in zip(labels, key, strict=True)]
         if (x := finite(difference, 4)) is not None:
-            point = {"series": str(ours), "row": " · ".join(texts) or "all", "x": x, "error": finite(error, 3)}
+            point = {"series": str(ours), "row": " · ".join(texts) or "all", "x": x, "reach": finite(reach, 3)}
             points.setdefault(str(baseline), []).append(point)
     return {
         "kind": "forest",
         "title": "Paired differences",
         "hint": f"Points to the right of zero: ours is ahead. {KEYS}",
-        "x_label": "points of accuracy, ± 2 standard errors",
+        "x_label": f"points of accuracy, {'95 % interval' if has_limits else '± 2 standard errors'}",
+        "reach": "half of the 95 % interval" if has_limits else "2 standard errors",
         "choose": "Baseline",
         "choices": [
             {"label": names.title(baseline, titles), "points": points[baseline]}

@@ -101,8 +101,8 @@ function rowsOf(spec) {
   }
   if (spec.kind === "forest")
     return [
-      ["ours", "baseline", "case", "difference", "standard error"],
-      ...spec.choices.flatMap((choice) => choice.points.map((p) => [p.series, choice.label, p.row, p.x, p.error])),
+      ["ours", "baseline", "case", "difference", spec.reach],
+      ...spec.choices.flatMap((choice) => choice.points.map((p) => [p.series, choice.label, p.row, p.x, p.reach])),
     ];
   return [
     ["row", "column", "channel", "value"],

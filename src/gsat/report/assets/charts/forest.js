@@ -6,7 +6,7 @@ function drawForest(spec, width, choice) {
   const rows = [...new Set(every.map((p) => p.row))];
   const keys = [...new Set(points.map((p) => p.series))];
   const place = (p) => rows.indexOf(p.row) + ((keys.indexOf(p.series) + 0.5) / keys.length - 0.5) * 0.66;
-  const reach = (p) => 2 * (p.error ?? 0);
+  const reach = (p) => p.reach ?? 0;
   const ticks = Math.round(width / 90);
   const marks = [
     Plot.gridX({ ...thin, ticks }),
@@ -61,7 +61,7 @@ function drawForest(spec, width, choice) {
       {
         key: p.series,
         label: `${titleOf(p.series)} − ${spec.choices[choice].label}`,
-        value: signed(p.x) + (p.error === null ? "" : ` ± ${(2 * p.error).toFixed(1)}`),
+        value: signed(p.x) + (p.reach === null ? "" : ` ± ${p.reach.toFixed(1)}`),
       },
     ],
   }));
