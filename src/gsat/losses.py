@@ -38,7 +38,7 @@ class BoundedMargin:
     Parameters
     ----------
     scale
-        A typical |margin|; with it the loss is the same for logits in other units.
+        A share of a typical |margin|; with it the loss is the same for logits in other units.
     """
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -46,9 +46,13 @@ class BoundedMargin:
 
     @classmethod
     def fitting(cls, outputs: Tensor, y: Tensor) -> BoundedMargin:
-        """With half the median |margin| of these samples as the scale."""
-        typical = float(margin(outputs.detach(), y).abs().median())
-        return cls(typical / 2 if math.isfinite(typical) and typical > 0 else 1.0)
+        """With a tenth of the median |margin| of these samples as the scale, or more where some are so much larger.
+
+        The slope of a sample whose margin is 100 times the scale is 0 in float32: the largest is at most 60 times it.
+        """
+        sizes = margin(outputs.detach(), y).abs()
+        typical = max(float(sizes.median()) / 10, float(sizes.max()) / 60)
+        return cls(typical if math.isfinite(typical) and typical > 0 else 1.0)
 
     def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
         """(m, classes), (m,) -> (m,)."""

@@ -180,3 +180,21 @@ def test_pgd_goes_into_the_box_and_the_ball(digits: Any) -> None:
     assert float(delta.double().norm(dim=1).max()) <= eps * (1 + 1e-6)
     clamped = (x + PGD(eps, steps=20).perturb(model, x, y)).clamp(lo, hi) - x
     assert errors(model, x, y, delta) >= errors(model, x, y, clamped)
+
+
+def test_one_shift_is_as_strong_as_a_long_plain_ascent(digits: tuple[nn.Module, Tensor, Tensor, float]) -> None:
+    """Adam on the margin of one shift, with as many gradients as the three searches of `standard` take."""
+    model, x, y, unit = digits
+    eps, steps = 0.15 * unit, 30
+    found = Universal(eps, steps=steps, strength="standard")(model, x, y)
+    shift = torch.zeros(1, x.shape[1], requires_grad=True)
+    optimizer, most = torch.optim.Adam([shift], lr=0.1 * eps), 0
+    loss = BoundedMargin.fitting(model(x), y)
+    for _ in range(3 * steps):
+        optimizer.zero_grad()
+        (-loss(model(x + shift), y).sum()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            shift *= min(1.0, eps / float(shift.norm()))
+        most = max(most, errors(model, x, y, shift.detach()))
+    assert errors(model, x, y, found.delta) >= most - 2  # of 200 samples

@@ -142,12 +142,12 @@ class Attack(ABC):
                 return Flat.of(path, x.detach(), y, loss, mask, bounds, self.steps)
 
             try:
-                tries = list(searches(self, oracle, y, part, self._transferred(surrogate, x, y, path)))
+                tries = searches(self, oracle, y, part, self._transferred(surrogate, x, y, path))
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
                 raise FloatingPointError(f"{NOT_FINITE}: {error}") from None
             if not all(bool(torch.isfinite(found.losses).all()) for found in tries):
                 raise FloatingPointError(NOT_FINITE)
-            best = worst(self, oracle(self.loss), tries)
+            best = worst(self, oracle, tries)
             if part is not None or bool(best.delta.any()):
                 best = replace(best, part=self.ball.shared(best.delta) if part is None else part)
             if path.mask is not None:

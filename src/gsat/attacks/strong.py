@@ -3,18 +3,20 @@
 fast
     One search with the attack's loss, and its restarts.
 standard
-    Besides, one with the bounded margin (DLR where the margin is the attack's own loss); one more with it from another
-    start, which for a single shift is the best shift towards a class, for the others a random point; and one from a
-    perturbation that was found on a surrogate, where one is given.
+    Besides, two with the bounded margin (DLR where the margin is the attack's own loss). With columns or a subspace the
+    second of them goes on from the strongest perturbation so far, without a structure it starts from a random point.
+    One shift for all climbs instead: once from x, once from the best of the shifts towards a class, which take two
+    gradients each and at most two fifths of all. And one search from a perturbation that was found on a surrogate,
+    where one is given.
 strong
     Besides, three searches from random points with each of both losses, and one without gradients around the strongest.
 
-Each search may take as many gradients as a fast attack.
+Each search takes as many gradients as a fast attack, those for its start counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -23,21 +25,22 @@ import torch
 from torch import Generator, Tensor
 
 from gsat.attacks.flat import Candidate, Flat
-from gsat.attacks.sets import Free, inside, unit_rows
-from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.attacks.sets import Equal, Free, inside, unit_rows
+from gsat.losses import BoundedMargin, SampleLoss
 
 if TYPE_CHECKING:
     from gsat.attacks.base import Attack
 
 Oracles = Callable[[SampleLoss | str | None], Flat]
-TARGETS = 10  # classes towards which a shift is tried
+TARGETS = 10  # classes towards which a shift is tried, at the most
+LEAPS = 2  # gradients for each of them
 RESTARTS = 3  # random starts of a strong search
 NARROW = 0.7  # the factor of a random change that did not gain
 
 
 def searches(
     attack: Attack, oracle: Oracles, y: Tensor, part: Tensor | None, transferred: Tensor | None
-) -> Iterator[Candidate]:
+) -> list[Candidate]:
     """What the searches of the attack's strength find.
 
     Parameters
@@ -55,41 +58,59 @@ def searches(
     """
     generator = Generator().manual_seed(attack.seed)
     elsewhere = replace(attack, random_start=True)
-    for search in [attack] + [elsewhere] * (attack.restarts - 1):  # from x again is the same
-        yield search._search(oracle(attack.loss), generator, part, None)
+    found = [  # from x again is the same
+        search._search(oracle(attack.loss), generator, part, None)
+        for search in [attack] + [elsewhere] * (attack.restarts - 1)
+    ]
     if attack.strength == "fast" or attack.eps == 0 or attack.size == 0:
-        return
-    yield attack._search(oracle(other := _other(attack.loss)), generator, part, None)
+        return found
+    climber, shared = oracle(other := _other(attack.loss)), isinstance(attack.ball, Equal)
+    found.append(attack._search(climber, generator, part, torch.zeros_like(climber.x) if shared else None))
     if transferred is not None:
-        yield attack._search(oracle(other), generator, part, transferred)
-    if attack.ball.rows_are_free:
-        yield elsewhere._search(oracle(other), generator, part, None)
-    elif part is None:
-        yield attack._search(oracle(other), generator, part, targeted(attack, oracle, y))
+        found.append(attack._search(oracle(other), generator, part, transferred))
+    if shared:
+        found.append(towards_a_class(attack, oracle, y, generator))
+    elif isinstance(attack.ball, Free):
+        found.append(elsewhere._search(oracle(other), generator, part, None))
+    else:
+        found.append(attack._search(oracle(other), generator, part, strongest(attack, oracle, found).delta))
     if attack.strength == "strong":
-        for loss in (other, attack.loss) * RESTARTS:
-            yield elsewhere._search(oracle(loss), generator, part, None)
+        found += [elsewhere._search(oracle(loss), generator, part, None) for loss in (other, attack.loss) * RESTARTS]
+    return found
 
 
-def worst(attack: Attack, judge: Flat, tries: list[Candidate]) -> Candidate:
+def strongest(attack: Attack, oracle: Oracles, found: list[Candidate]) -> Candidate:
     """The strongest of what was found, by errors, then the attack's own loss; row by row where nothing is shared."""
-    if len(tries) > 1:
-        tries = [judge.seen(found.delta) for found in tries]
+    if len(found) > 1:
+        judge = oracle(attack.loss)
+        found = [judge.seen(candidate.delta) for candidate in found]
     if isinstance(attack.ball, Free):
-        return reduce(Candidate.joined, tries)
-    best = max(tries, key=lambda found: found.score)
-    return wandered(attack, judge, best) if attack.strength == "strong" else best
+        return reduce(Candidate.joined, found)
+    return max(found, key=lambda candidate: candidate.score)
 
 
-def targeted(attack: Attack, oracle: Oracles, y: Tensor) -> Tensor:
-    """The strongest of the shifts that draw all samples towards one of the classes of y, (m, d)."""
-    judge = oracle("margin")
-    zero = torch.zeros_like(judge.x)
-    shifts = []
-    for target in y.bincount().topk(min(TARGETS, int((y.bincount() > 0).sum()))).indices:
-        slope = oracle(_towards(int(target)))(zero).slope
-        shifts.append(judge.seen(attack.eps * unit_rows(attack.ball.nearest(slope))))
-    return max(shifts, key=lambda found: found.score).delta
+def worst(attack: Attack, oracle: Oracles, found: list[Candidate]) -> Candidate:
+    """The strongest of what was found; for a strong attack with a structure, what random changes make of it."""
+    best = strongest(attack, oracle, found)
+    if attack.strength == "strong" and not isinstance(attack.ball, Free):
+        return wandered(attack, oracle(attack.loss), best)
+    return best
+
+
+def towards_a_class(attack: Attack, oracle: Oracles, y: Tensor, generator: Generator) -> Candidate:
+    """One shift that climbs from the strongest of those that draw all samples towards one of the classes of y."""
+    climber = oracle(_other(attack.loss))
+    zero = torch.zeros_like(climber.x)
+    starts = [climber.seen(zero)]
+    sizes = y.bincount()
+    tried = min(TARGETS, int((sizes > 0).sum()), 2 * attack.steps // (5 * LEAPS))
+    for target in sizes.topk(tried).indices:
+        drawn, shift = oracle(_towards(int(target))), zero
+        for _ in range(LEAPS):
+            shift = attack.eps * unit_rows(attack.ball.nearest(drawn(shift).slope))
+        starts.append(climber.seen(shift))
+        climber.steps -= LEAPS
+    return attack._search(climber, generator, None, max(starts, key=lambda found: found.score).delta)
 
 
 def wandered(attack: Attack, judge: Flat, best: Candidate) -> Candidate:
@@ -113,5 +134,5 @@ def _other(loss: SampleLoss | str | None) -> str:
 
 
 def _towards(target: int) -> SampleLoss:
-    """Minus the cross-entropy with this class as the label."""
-    return lambda outputs, y: -per_sample_cross_entropy(outputs, torch.full_like(y, target))
+    """Minus the bounded margin with this class as the label."""
+    return lambda outputs, y: -BoundedMargin.fitting(outputs, y)(outputs, torch.full_like(y, target))

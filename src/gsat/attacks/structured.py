@@ -35,6 +35,9 @@ class Structured(Attack):
        with those at the ends of 1, with those at the opposite of the best point, then with those at random points.
     3. A third of the gradients: ascent from the best point, projected on the structure, so that the shared part moves
        too; and, where rows are free inside a given part, a last ascent of each row in the part that was found.
+
+    From a perturbation that is given, the samples climb and leap from there, and it counts as a point that was found;
+    one shift for all does nothing but 3.
     """
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:
@@ -44,10 +47,12 @@ class Structured(Attack):
         here = oracle(self._first(oracle, generator) if first is None else first)
         if not bool(torch.isfinite(here.losses).all() & torch.isfinite(here.slope).all()):
             raise FloatingPointError("loss or gradient is not finite before anything moved; look at x, y, model")
+        if first is not None and not self.ball.rows_are_free:
+            return self._ascent(oracle, here, oracle.left + 1, None)
         if oracle.left < 2:
             return oracle.seen(self._leap(unit_rows(here.slope), part)[0])
         kept = int(ASCENT * self.steps)
-        best = here if first is not None and part is None else oracle.seen(zero)
+        best = oracle.seen(zero) if first is None else here
         for slope in self._slopes(oracle, here):
             best = max(best, self._leaps(oracle, slope, kept, part), key=lambda found: found.score)
         far = -best.delta
