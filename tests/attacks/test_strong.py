@@ -186,7 +186,7 @@ def test_one_shift_is_as_strong_as_a_long_plain_ascent(digits: tuple[nn.Module, 
     """Adam on the margin of one shift, with as many gradients as the three searches of `standard` take."""
     model, x, y, unit = digits
     eps, steps = 0.15 * unit, 30
-    found = Universal(eps, steps=steps, strength="standard")(model, x, y)
+    found = Universal(eps, steps=steps, strength="standard").perturb(model, x, y)
     shift = torch.zeros(1, x.shape[1], requires_grad=True)
     optimizer, most = torch.optim.Adam([shift], lr=0.1 * eps), 0
     loss = BoundedMargin.fitting(model(x), y)
@@ -197,4 +197,4 @@ def test_one_shift_is_as_strong_as_a_long_plain_ascent(digits: tuple[nn.Module, 
         with torch.no_grad():
             shift *= min(1.0, eps / float(shift.norm()))
         most = max(most, errors(model, x, y, shift.detach()))
-    assert errors(model, x, y, found.delta) >= most - 2  # of 200 samples
+    assert errors(model, x, y, found) >= most - 2  # of 200 samples
