@@ -64,6 +64,10 @@ def test_margin_and_its_kin() -> None:
     torch.testing.assert_close(
         BoundedMargin.fitting(7 * logits, y)(7 * logits, y), BoundedMargin.fitting(logits, y)(logits, y)
     )
+    wide = torch.tensor([[0.0, 0.01], [0.0, 0.01], [0.0, 1000.0]], requires_grad=True)
+    BoundedMargin.fitting(wide, torch.tensor([1, 1, 1]))(wide, torch.tensor([1, 1, 1])).sum().backward()
+    assert wide.grad is not None
+    assert bool((wide.grad != 0).all())
     with pytest.raises(ValueError, match='loss="dlr" needs at least 3 classes, got 2; take loss="margin"'):
         dlr(logits[:, :2], torch.tensor([0, 1, 0]))
 
@@ -98,6 +102,73 @@ def test_the_structure_holds_in_every_search(digits: Any, strength: str) -> None
         elif isinstance(attack, LowRank):
             sigma = torch.linalg.svdvals(delta)
             assert float(sigma[attack.rank]) <= 1e-5 * float(sigma[0])
+
+
+def small_conv(seed: int, x: Tensor, y: Tensor) -> nn.Module:
+    """A convolutional net for images of 8 by 8, trained for a moment."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(
+            nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(128, 10),
+        )  # fmt: skip
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    batches = list(zip(x.split(200), y.split(200), strict=True))
+    for step in range(150):
+        group, labels = batches[step % len(batches)]
+        optimizer.zero_grad()
+        cross_entropy(model(group), labels).backward()
+        optimizer.step()
+    return model.eval().requires_grad_(False)
+
+
+def adam_on_the_shift(model: nn.Module, x: Tensor, y: Tensor, eps: float, gradients: int) -> int:
+    """The most errors on the way of a shift that climbs σ(margin) by Adam."""
+    shift = torch.zeros_like(x[:1]).requires_grad_()
+    optimizer, most = torch.optim.Adam([shift], lr=0.1 * eps), 0
+    for _ in range(gradients + 1):
+        found = margin(model(x + shift * (eps / shift.norm().clamp(min=eps))), y)
+        most = max(most, int((found > 0).sum()))
+        optimizer.zero_grad()
+        (-found.sigmoid().sum()).backward()
+        optimizer.step()
+    return most
+
+
+def test_one_long_ascent_is_no_stronger() -> None:
+    """Adam on the shift with as many gradients: 573 errors of 1,200 where standard has 586."""
+    table = gsat.data.load("digits")
+    X, y = torch.as_tensor(table.X).float(), torch.as_tensor(table.y).long()
+    x, labels, unit = X[1500:1700], y[1500:1700], gsat.mean_norm(X)
+    ours = adam = 0
+    for model in (small_conv(seed, X[:1400], y[:1400]) for seed in range(3)):
+        for eps in (0.2 * unit, 0.3 * unit):
+            delta = Universal(eps, steps=20, strength="standard").perturb(model, x, labels)
+            ours += errors(model, x, labels, delta)
+            adam += adam_on_the_shift(model, x, labels, eps, 60)
+    assert ours >= adam - 3
+
+
+@pytest.mark.parametrize("steps", [1, 4, 20])
+def test_standard_takes_three_times_the_gradients(digits: Any, steps: int) -> None:
+    model, x, y, unit = digits
+    taken = 0
+
+    class Counting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            z = model(x)
+            if z.requires_grad:
+                z.register_hook(count)
+            return z
+
+    def count(gradient: Tensor) -> None:
+        nonlocal taken
+        taken += 1
+
+    for attack in every(0.1 * unit, steps=steps, strength="standard"):
+        taken = 0
+        attack.perturb(Counting().eval(), x, y)
+        assert 2 * steps < taken <= 3 * steps, attack
 
 
 def test_errors_count_before_the_loss(digits: Any) -> None:
@@ -180,21 +251,3 @@ def test_pgd_goes_into_the_box_and_the_ball(digits: Any) -> None:
     assert float(delta.double().norm(dim=1).max()) <= eps * (1 + 1e-6)
     clamped = (x + PGD(eps, steps=20).perturb(model, x, y)).clamp(lo, hi) - x
     assert errors(model, x, y, delta) >= errors(model, x, y, clamped)
-
-
-def test_one_shift_is_as_strong_as_a_long_plain_ascent(digits: tuple[nn.Module, Tensor, Tensor, float]) -> None:
-    """Adam on the margin of one shift, with as many gradients as the three searches of `standard` take."""
-    model, x, y, unit = digits
-    eps, steps = 0.15 * unit, 30
-    found = Universal(eps, steps=steps, strength="standard").perturb(model, x, y)
-    shift = torch.zeros(1, x.shape[1], requires_grad=True)
-    optimizer, most = torch.optim.Adam([shift], lr=0.1 * eps), 0
-    loss = BoundedMargin.fitting(model(x), y)
-    for _ in range(3 * steps):
-        optimizer.zero_grad()
-        (-loss(model(x + shift), y).sum()).backward()
-        optimizer.step()
-        with torch.no_grad():
-            shift *= min(1.0, eps / float(shift.norm()))
-        most = max(most, errors(model, x, y, shift.detach()))
-    assert errors(model, x, y, found) >= most - 2  # of 200 samples
