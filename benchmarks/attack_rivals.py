@@ -13,27 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import one_hot
+
+from gsat.losses import BoundedMargin, SampleLoss, per_sample_cross_entropy
 
 Bounds = tuple[float, float] | None
 Rival = Callable[..., Tensor]
-
-
-def margin(logits: Tensor, y: Tensor) -> Tensor:
-    """max_{k≠y} z_k − z_y of each sample: above 0 where it is wrong."""
-    own = one_hot(y, logits.shape[1]).bool()
-    return logits.masked_fill(own, -torch.inf).amax(1) - logits[own]
-
-
-def bounded(logits: Tensor, y: Tensor) -> Tensor:
-    return margin(logits, y).sigmoid()
-
-
-def entropy(logits: Tensor, y: Tensor) -> Tensor:
-    return cross_entropy(logits, y, reduction="none")
-
-
-LOSSES = {"cross-entropy": entropy, "margin": bounded}
+LOSSES: dict[str, Callable[[Tensor, Tensor], SampleLoss]] = {  # made from the outputs at x and the labels
+    "cross-entropy": lambda outputs, y: per_sample_cross_entropy,
+    "margin": lambda outputs, y: BoundedMargin(),
+    "sharp margin": BoundedMargin.fitting,  # ours
+}
+RATES = {"cross-entropy": (0.03, 0.1), "margin": (0.03, 0.1), "sharp margin": (0.1,)}  # of Adam
 
 
 def _rows_inside(delta: Tensor, eps: float) -> Tensor:
@@ -54,7 +45,7 @@ class Best:
 
     def see(self, delta: Tensor, logits: Tensor, y: Tensor) -> None:
         wrong = int((logits.argmax(1) != y).sum())
-        key = (wrong, float(entropy(logits.detach(), y).sum()))
+        key = (wrong, float(per_sample_cross_entropy(logits.detach(), y).sum()))
         if key > self.key:
             self.key, self.delta = key, delta.detach().clone()
 
@@ -93,11 +84,11 @@ def adam_shift(loss: str, rate: float) -> Rival:
     """One shift, climbed by Adam."""
 
     def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, n: int, bounds: Bounds, count: int) -> Tensor:
-        best = Best()
+        best, climbed = Best(), LOSSES[loss](model(x), y)
         shift = 1e-3 * eps * torch.randn(x[:1].shape, generator=torch.Generator().manual_seed(0))
         _climb(
             model, x, y, bounds, [shift], lambda: _rows_inside(shift, eps).expand_as(x),
-            lambda logits: LOSSES[loss](logits, y), n, rate * eps, best,
+            lambda logits: climbed(logits, y), n, rate * eps, best,
         )  # fmt: skip
         return best.delta
 
@@ -113,7 +104,8 @@ def targeted_shifts(model: nn.Module, x: Tensor, y: Tensor, eps: float, n: int, 
         wanted = torch.full_like(y, target)
         _climb(
             model, x, y, bounds, [shift], lambda shift=shift: _rows_inside(shift, eps).expand_as(x),
-            lambda logits, wanted=wanted: -entropy(logits, wanted), max(1, n // classes), eps / 3, best,
+            lambda logits, wanted=wanted: -per_sample_cross_entropy(logits, wanted),
+            max(1, n // classes), eps / 3, best,
         )  # fmt: skip
     return best.delta
 
@@ -122,7 +114,7 @@ def adam_product(loss: str, rate: float) -> Rival:
     """Δ = U·V of the rank, both climbed by Adam, rows scaled into the ball."""
 
     def attack(model: nn.Module, x: Tensor, y: Tensor, eps: float, n: int, bounds: Bounds, count: int) -> Tensor:
-        best, generator = Best(), torch.Generator().manual_seed(0)
+        best, climbed, generator = Best(), LOSSES[loss](model(x), y), torch.Generator().manual_seed(0)
         d = x[0].numel()
         left = torch.randn(len(x), count, generator=generator)
         right = torch.randn(count, d, generator=generator) / d**0.5
@@ -130,7 +122,7 @@ def adam_product(loss: str, rate: float) -> Rival:
         _climb(
             model, x, y, bounds, [left, right],
             lambda: _rows_inside((scale * left @ (right / right.norm(dim=1, keepdim=True))).view_as(x), eps),
-            lambda logits: LOSSES[loss](logits, y), n, rate, best,
+            lambda logits: climbed(logits, y), n, rate, best,
         )  # fmt: skip
         return best.delta
 
@@ -142,12 +134,12 @@ def _in_columns(
 ) -> Tensor:
     """Projected ascent with momentum in given columns; returns the last gradient of all columns."""
     delta, velocity = torch.zeros_like(x.flatten(1)), torch.zeros_like(x.flatten(1))
-    gradient = delta
+    gradient, climbed = delta, LOSSES[loss](model(x), y)
     for step in range(n):
         point = delta.clone().requires_grad_()
         logits = model(_seen(x, point.view_as(x), bounds))
         best.see(delta.view_as(x), logits, y)
-        (gradient,) = torch.autograd.grad(LOSSES[loss](logits, y).sum(), point)
+        (gradient,) = torch.autograd.grad(climbed(logits, y).sum(), point)
         ascent = gradient * columns
         velocity = 0.75 * velocity + ascent / ascent.norm(dim=1, keepdim=True).clamp(min=1e-12)
         delta = _rows_inside(delta + eps * (0.5 if step < n // 2 else 0.1) * velocity, eps)
@@ -234,14 +226,14 @@ def rivals(structure: str, box: bool) -> Iterator[tuple[str, Rival]]:
     """The rivals of an attack by the name of its structure; those of other libraries know images in [0, 1] only."""
     if structure == "universal":
         for loss in LOSSES:
-            for rate in (0.03, 0.1):
+            for rate in RATES[loss]:
                 yield f"Adam on the shift, {loss}, rate {rate:g}·eps", adam_shift(loss, rate)
         yield "targeted shifts", targeted_shifts
         if box:
             yield "ART UniversalPerturbation", art_universal
     elif structure == "low-rank":
         for loss in LOSSES:
-            for rate in (0.03, 0.1):
+            for rate in RATES[loss]:
                 yield f"Adam on U·V, {loss}, rate {rate:g}", adam_product(loss, rate)
     elif structure == "group-sparse":
         for loss in LOSSES:

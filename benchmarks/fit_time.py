@@ -3,8 +3,10 @@
 For each data set and structure, and for each number of inner gradients asked for: the mean over seeds with Student's
 95 % interval of the ratio of CPU times, of the accuracy on test rows without attack, and of that under attacks of eps =
 0.1·E‖X‖ and 50 gradients. All else is as the estimators have it; MNIST has 5,000 rows to train on. One thread.
+With --early-stopping each is fitted with early_stopping=True besides, and the paired difference to without is told.
 
     python benchmarks/fit_time.py --data digits --n-inner 20 5
+    python benchmarks/fit_time.py --data digits --n-inner 5 --early-stopping
 """
 
 import argparse
@@ -46,12 +48,12 @@ def accuracies(classifier: Any, test: tuple[Any, Any]) -> list[float]:
     return list(100 * found.loc[found["attack"] != "universal-all", "accuracy"])
 
 
-def cells(values: list[list[float]]) -> str:
-    """The columns of a table's row: mean ± half of the interval, over seeds."""
+def cells(values: Any, sign: str = "") -> str:
+    """The columns of a table's row: mean ± half of the interval, over seeds; sign="+" for differences."""
     found = []
     for column in np.transpose(values):
         low, high = student(column, 0.95) if len(column) > 1 else (column[0], column[0])
-        found.append(f"{column.mean():.1f} ± {(high - low) / 2:.1f}")
+        found.append(f"{column.mean():{sign}.1f} ± {(high - low) / 2:.1f}")
     return " | ".join(found)
 
 
@@ -77,14 +79,18 @@ def main() -> None:
             f"| {name} | ERM | | {cells([[1.0, *accuracies(classifier, test)] for classifier in plain])} |", flush=True
         )
         for structure, n_inner in itertools.product(asked.structures, asked.n_inner):
-            found = []
-            for seed in seeds:  # the two times of a ratio side by side
+            found: dict[str, list[list[float]]] = {"": []} | ({", early stopping": []} if asked.early_stopping else {})
+            for seed in seeds:  # the times of a ratio side by side
                 _, unit = fitted(gsat.ERMClassifier(n_outer=n_outer, random_state=seed), table)
-                options = {"n_outer": n_outer, "early_stopping": asked.early_stopping, "random_state": seed}
-                ours = gsat.GSATClassifier(structure, n_inner=n_inner, **options)
-                classifier, took = fitted(ours, table)
-                found.append([took / unit, *accuracies(classifier, test)])
-            print(f"| {name} | {structure} | {n_inner} | {cells(found)} |", flush=True)
+                for early, values in found.items():
+                    options = {"n_outer": n_outer, "early_stopping": bool(early), "random_state": seed}
+                    classifier, took = fitted(gsat.GSATClassifier(structure, n_inner=n_inner, **options), table)
+                    values.append([took / unit, *accuracies(classifier, test)])
+            for early, values in found.items():
+                print(f"| {name} | {structure}{early} | {n_inner} | {cells(values)} |", flush=True)
+            if asked.early_stopping:
+                whole, short = found.values()
+                print(f"| {name} | difference | {n_inner} | {cells(np.subtract(short, whole), '+')} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def accuracies(name: str, n_outer: int, threads: int) -> list[float]:
     X, y = torch.from_numpy(table.train.X), torch.from_numpy(table.train.codes)
     unit = gsat.mean_norm(X)
     cost = COSTS[name]
-    defence = gsat.defences.PGD(0.05 * unit) if cost is None else gsat.defences.GSAT(cost)
+    defence = gsat.defences.PGD(0.05 * unit) if cost is None else gsat.defences.GSAT(cost, n_inner=20)
     model = build("elu", X.shape[1:], 10, seed=0)
     history = gsat.gdadmm(model, X, y, defence, n_outer=n_outer, eta0=1e-3)
     eps = 0.2 * unit

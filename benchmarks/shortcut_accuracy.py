@@ -29,7 +29,9 @@ def accuracies(name: str, seed: int, plain: bool, options: argparse.Namespace) -
     if name == "PGD":
         defence = gsat.defences.PGD(BUDGET * unit)
     else:
-        defence = gsat.defences.GSAT(structure_cost(name, alpha=0.2), generator=torch.Generator().manual_seed(seed))
+        defence = gsat.defences.GSAT(
+            structure_cost(name, alpha=0.2), n_inner=20, generator=torch.Generator().manual_seed(seed)
+        )
     model = build("elu", X.shape[1:], 10, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     trained = Opaque(model) if plain else model

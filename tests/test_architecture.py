@@ -17,7 +17,7 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
     {"shortcuts"},
     {"adversary", "attacks"},
     {"defences"},
-    {"registry", "training", "evaluation", "theory", "transport"},
+    {"registry", "rivals", "training", "evaluation", "theory", "transport"},
     {"estimators"},
     {"selectors", "tl"},
     {"experiments", "report"},

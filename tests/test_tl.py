@@ -196,3 +196,24 @@ def test_gsat_does_not_import_anndata():
         "import sys, gsat, gsat.cli; [getattr(gsat, name) for name in gsat.__all__]; sys.exit('anndata' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_batches_are_centred_in_all_that_is_written():
+    adata, new = cells(), cells(1)
+    classifier = gsat.tl.fit(adata, "cell_type", batch_key="donor", prepare="centre", **QUICK)
+    donor = adata.obs["donor"].to_numpy()
+    assert np.array_equal(adata.obsm["gsat_probabilities"], classifier_on(classifier, adata, donor))
+    assert set(adata.var["gsat_score"].nlargest(3).index) == {"gene3", "gene11", "gene20"}
+    gsat.tl.predict(new, classifier, batch_key="donor")
+    by_donor = new.obsm["gsat_probabilities"].copy()
+    np.testing.assert_allclose(by_donor, classifier_on(classifier, new, new.obs["donor"].to_numpy()), atol=1e-6)
+    with pytest.warns(UserWarning, match=r"the cells of adata are taken as one batch; batch_key= would name"):
+        gsat.tl.predict(new, classifier)
+    np.testing.assert_allclose(new.obsm["gsat_probabilities"], classifier_on(classifier, new, None), atol=1e-6)
+    assert np.abs(new.obsm["gsat_probabilities"] - by_donor).max() > 1e-4
+    with pytest.raises(ValueError, match=r"batch_key must be a column of .obs .* got 'day'"):
+        gsat.tl.predict(new, classifier, batch_key="day")
+
+
+def classifier_on(classifier, adata, batch):
+    return classifier.predict_proba(pd.DataFrame(adata.X.toarray(), columns=classifier.feature_names_in_), batch)

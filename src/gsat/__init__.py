@@ -10,13 +10,14 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat import attacks, data, defences, models, tl, transport
     from gsat._arrays.norms import mean_norm
     from gsat.adversary import Adversary
-    from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
+    from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
     from gsat.diagnosis import Diagnosis, diagnose
     from gsat.estimators import (
         ERMClassifier,
         FGMClassifier,
         FGSMClassifier,
         GSATClassifier,
+        GSATClassifierCV,
         GSATRegressor,
         PGDClassifier,
         StructuredATClassifier,
@@ -40,6 +41,7 @@ _HOME = {  # public name -> the module it comes from
     "FGMClassifier": "gsat.estimators",
     "FGSMClassifier": "gsat.estimators",
     "GSATClassifier": "gsat.estimators",
+    "GSATClassifierCV": "gsat.estimators",
     "GSATRegressor": "gsat.estimators",
     "GroupCost": "gsat.costs",
     "GroupSparse": "gsat.costs",
@@ -47,6 +49,7 @@ _HOME = {  # public name -> the module it comes from
     "Linearised": "gsat.solvers",
     "LowRank": "gsat.costs",
     "LowRankBasis": "gsat.selectors",
+    "Metric": "gsat.costs",
     "PGDClassifier": "gsat.estimators",
     "PerBatch": "gsat.costs",
     "Proximal": "gsat.solvers",

@@ -178,7 +178,7 @@ def bounds(value: Any, x: Tensor) -> tuple[Tensor, Tensor] | None:
     return low, high
 
 
-def batch_codes(value: Any, m: int | None = None) -> Tensor:
+def batch_codes(value: Any, m: int | None = None, name: str = "batch") -> Tensor:
     """The batch of each of `m` samples (None: any number) as whole numbers 0, 1, ... in order of first appearance."""
     import torch
 
@@ -186,9 +186,9 @@ def batch_codes(value: Any, m: int | None = None) -> Tensor:
     labels = list(labels) if hasattr(labels, "__iter__") else labels
     wrong = not isinstance(labels, list) or (m is not None and len(labels) != m) or not labels
     if wrong or any(isinstance(label, list) for label in labels):
-        raise ValueError(f"batch must have one id per sample{'' if m is None else f' ({m})'}, got {_size(value)}")
+        raise ValueError(f"{name} must have one id per sample{'' if m is None else f' ({m})'}, got {_size(value)}")
     if any(label != label for label in labels):
-        raise ValueError("batch must have an id for every sample, got NaN for some")
+        raise ValueError(f"{name} must have an id for every sample, got NaN for some")
     codes: dict[Any, int] = {}
     return torch.tensor([codes.setdefault(label, len(codes)) for label in labels])
 

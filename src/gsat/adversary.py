@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
-from gsat.costs import GroupCost, PerBatch, bound
+from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, choose
@@ -22,7 +22,7 @@ class Adversary:
 
     Parameters
     ----------
-    cost, lam, solver, n_inner, feature_mask, bounds
+    cost, lam, solver, n_inner, feature_mask, bounds, metric
         As in `gsat.maximise`.
     loss : callable, optional
         (outputs, y) -> (m,), by default the cross-entropy of each sample.
@@ -46,6 +46,7 @@ class Adversary:
         feature_mask: Any = None,
         bounds: Any = None,
         generator: Generator | None = None,
+        metric: Metric | None = None,
     ) -> None:
         _checks.methods("cost must be", cost.cost if isinstance(cost, PerBatch) else cost, "value", "prox")
         self.cost = cost
@@ -53,7 +54,7 @@ class Adversary:
         self.solver = named(solver)
         self.n_inner = _checks.count("n_inner", n_inner, least=1)
         self.loss = per_sample_cross_entropy if loss is None else loss
-        self.feature_mask, self.bounds = feature_mask, bounds
+        self.feature_mask, self.bounds, self.metric = feature_mask, bounds, metric
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
 
@@ -62,7 +63,7 @@ class Adversary:
         self.last = None  # it is as large as the group: let it go first
         path, found = self.solve(model, x, y, batch)
         with torch.inference_mode(False), torch.no_grad():
-            self.last = replace(found, delta=path.expand(found.delta))
+            self.last = replace(found, delta=path.perturbation(found.delta))
             return clamped(x.detach() + self.last.delta, _checks.bounds(self.bounds, x))
 
     def solve(
@@ -80,6 +81,8 @@ class Adversary:
             y = y.clone() if y.is_inference() else y
             cost = bound(self.cost, len(x), batch, self.generator)
             rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
-            path = choose(model, x.detach(), mask, rotates=rotates)
-            oracle = Oracle(lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x)
+            path = choose(model, x.detach(), mask, rotates=rotates, metric=fitting(self.metric, x, mask))
+            oracle = Oracle(
+                lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric
+            )
             return path, climb(oracle, cost, lam=self.lam, solver=self.solver, warn=warn)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +16,7 @@ from gsat import _checks, _defaults, attacks
 from gsat._arrays.norms import norm, rows
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
-from gsat.costs import GroupCost, PerBatch, penalised, scaled
+from gsat.costs import GroupCost, Metric, PerBatch, penalised, scaled
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
@@ -23,6 +25,8 @@ from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import Oracle, clamped
 
 FARTHEST = 3.0  # ‖δ_i‖ of a sample at the most, in units of the wanted mean (docs/choose.md)
+MOST = 2.0  # of its budget that a group uses at the most
+CLASSES = 4096  # that are told apart
 TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a percent of the gain (docs/paper.md)
 
 
@@ -37,10 +41,14 @@ class Defence(ABC):
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The perturbed group, without a gradient; model, x and y are left as they are."""
 
+    def objective(self, model: nn.Module, x: Tensor, y: Tensor, loss: SampleLoss, batch: Any = None) -> Tensor:
+        """What the weights descend on, a scalar with a gradient: the mean loss of the perturbed group x."""
+        return loss(layout.outputs(model, x), y).mean()
+
     @property
     def delta(self) -> Tensor | None:
         """The last perturbation (m, *features), formed when it is asked for."""
-        return self._compact if self._path is None or self._compact is None else self._path.expand(self._compact)
+        return self._compact if self._path is None or self._compact is None else self._path.perturbation(self._compact)
 
     @delta.setter
     def delta(self, value: Tensor | None) -> None:
@@ -52,12 +60,12 @@ class Defence(ABC):
 
     @property
     def norms(self) -> Tensor:
-        """‖δ_i‖₂ of the last perturbation, (m,); a single 0 where nothing was perturbed."""
+        """‖δ_i‖₂ of the last perturbation, in a metric ‖z_i‖₂, (m,); a single 0 where nothing was perturbed."""
         return torch.zeros(1) if self._compact is None else norm(rows(self._compact), dim=1)
 
     @property
     def mean_norm(self) -> float:
-        """The mean ‖δ_i‖₂ of the last perturbation."""
+        """The mean of `norms`."""
         return float(self.norms.double().mean())
 
     def measure(self) -> float | None:
@@ -85,11 +93,14 @@ class ERM(Defence):
 
 
 class GSAT(Defence):
-    """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
+    """The structured adversary: argmax_Δ Σ_i ℓ(x_i + δ_i) − λ·c(Δ), or with Δ = Z·A and c(Z) in a metric A.
 
-    `lam` and `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) are set by `gsat.gdadmm`. With a scale
-    no sample moves farther than 3·s, also where the inner problem has no maximum: longer rows of Δ are cut.
-    solver="proximal" stands for `Proximal(tol=1e-3)`: n_inner bounds its gradients, and easy groups take fewer.
+    `lam`, `scale` (the s of `gsat.costs.Scaled`, or None for the plain cost) and `targets`, the wanted mean ‖δ_i‖ of
+    each class, are set by `gsat.gdadmm`. With a scale no sample moves farther than 3·s, also where the inner problem
+    has no maximum, and no group uses more than twice its budget: where a structure is all or nothing, a few groups
+    would use that of all.
+    solver="proximal" stands for `Proximal(tol=1e-3, residual=False)`: n_inner, which has the default of training, 5,
+    bounds its gradients, and easy groups take fewer.
     """
 
     name = "gsat"
@@ -99,24 +110,27 @@ class GSAT(Defence):
         cost: GroupCost | PerBatch,
         *,
         solver: str | Solver[Any] = "proximal",
-        n_inner: int = _defaults.N_INNER,
+        n_inner: int = _defaults.N_INNER_GSAT,
         loss: SampleLoss | None = None,
         feature_mask: Any = None,
         bounds: Any = None,
         generator: Generator | None = None,
+        metric: Metric | None = None,
     ) -> None:
         self.cost = cost
         self.adversary = Adversary(
             cost,
             lam=1.0,
-            solver=Proximal(tol=TOL) if solver == "proximal" else solver,
+            solver=Proximal(tol=TOL, residual=False) if solver == "proximal" else solver,
             n_inner=n_inner,
             loss=loss,
             feature_mask=feature_mask,
             bounds=bounds,
             generator=generator,
+            metric=metric,
         )
         self.scale: float | None = None
+        self.targets: list[float] = []
         self.solution: Solution | None = None  # of the last group, in the coordinates of the path that was taken
 
     @property
@@ -133,16 +147,23 @@ class GSAT(Defence):
         self._path = self._compact = self.solution = None  # they may be as large as the group: let them go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
         self._path, found = self.adversary.solve(model, x, y, batch, warn=self.scale is None)
-        if self.scale is not None:  # equal rows stay equal, columns and ranks as few
-            found = replace(found, delta=inside(rows(found.delta), FARTHEST * self.scale).view_as(found.delta))
+        if self.scale is not None:
+            found = replace(found, delta=self._cut(rows(found.delta), y, self.scale).view_as(found.delta))
         self.solution, self._compact = found, found.delta
         with torch.inference_mode(False), torch.no_grad():
             moved = self._path.moved(x.detach(), self._compact)
             return clamped(moved, _checks.bounds(self.adversary.bounds, x))
 
+    def _cut(self, delta: Tensor, y: Tensor, scale: float) -> Tensor:
+        """Long rows of Δ (m, d) cut, then all of it scaled: equal rows stay equal, columns and ranks as few."""
+        delta = inside(delta, FARTHEST * scale)
+        used = budget_used(*by_class(norm(delta, dim=1), y), self.targets)
+        return delta if used is None or used <= MOST else delta * (MOST / used)
+
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
-        return {"solver": repr(self.adversary.solver), "n_inner": self.adversary.n_inner}
+        metric = {} if self.adversary.metric is None else {"metric": repr(self.adversary.metric)}
+        return {"solver": repr(self.adversary.solver), "n_inner": self.adversary.n_inner, **metric}
 
     def state_dict(self) -> dict[str, Tensor]:
         """The generator that draws the batches of a `PerBatch` cost."""
@@ -244,3 +265,21 @@ def match_norm(defence: Defence, mean_norm: float) -> Defence:
     else:
         raise ValueError(f"match_norm needs a defence with an eps, got {defence.name}")
     return matched
+
+
+def by_class(norms: Tensor, y: Tensor) -> tuple[list[float], list[float]]:
+    """Σ‖δ_i‖ and the number of samples of each class 0, 1, ...; targets that are no whole numbers are one class."""
+    classes = torch.zeros_like(norms, dtype=torch.long)
+    if y.ndim == 1 and not y.is_floating_point():
+        classes = y.long() % CLASSES  # also labels such as -1 get a place
+    return torch.bincount(classes, norms.double()).tolist(), torch.bincount(classes).double().tolist()
+
+
+def budget_used(sums: Sequence[float], sizes: Sequence[float], targets: Sequence[float]) -> float | None:
+    """The mean over classes of mean‖δ_i‖/t_c: 1 where the budget is met; None where no class has samples or a target.
+
+    sums, sizes: Σ‖δ_i‖ and the number of samples of each class; targets: t_c
+    """
+    known = zip(sums, sizes, targets, strict=False)
+    ratios = [total / size / target for total, size, target in known if size and target]
+    return fmean(ratios) if ratios else None

@@ -51,7 +51,8 @@ def evaluate(
 ) -> pd.DataFrame:
     """The accuracy of a model or classifier on X, y without attack and under each of the attacks.
 
-    A classifier's samples are standardised first: the attacks' eps is in the units that its module sees.
+    A classifier's samples are prepared, batch by batch, and standardised first: the attacks' eps is in the units that
+    its module sees.
     The samples are dealt into groups of group_size at random, from random_state, the same groups for every attack; with
     `batch` a group holds samples of one batch, so that the structure is that of a batch. A universal attack has two
     rows: one shift for each group ("universal"), and one shift for all samples ("universal-all").
@@ -66,7 +67,7 @@ def evaluate(
     _checks.count("random_state", random_state)
     module, labels = _module_and_labels(model, y)
     if not isinstance(model, nn.Module):
-        X = model.module_input(X)
+        X = model.module_input(X) if batch is None else model.module_input(X, batch)
     n = len(X)
     if n == 0 or len(labels) != n:
         raise ValueError(f"y must have one label per sample of X ({n}, at least 1), got {len(labels)}")

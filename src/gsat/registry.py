@@ -14,7 +14,7 @@ from torch import Generator
 
 from gsat import _checks, _defaults, attacks
 from gsat.attacks import Attack
-from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
+from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
 from gsat.defences import ERM, FGM, GSAT, PGD, Defence, Structured, UniversalAT
 from gsat.losses import SampleLoss
 from gsat.solvers import Solver
@@ -107,9 +107,6 @@ def defence_names() -> tuple[str, ...]:
 def attack_names() -> tuple[str, ...]:
     """The names that `parse_attack` knows."""
     return (*attacked_structures(), *SAMPLE_ATTACKS)
-
-
-NAMES, ATTACKS = defence_names(), attack_names()
 
 
 def structure(name: str) -> Structure:
@@ -223,6 +220,7 @@ def named(
     group_size: int = _defaults.GROUP_SIZE,
     loss: SampleLoss | None = None,
     seed: int = 0,
+    metric: Metric | None = None,
 ) -> Defence:
     """The defence of that name.
 
@@ -234,7 +232,7 @@ def named(
         The size of all but GSAT, in the units of the samples.
     alpha, k, feature_groups, group_size
         As in `structure_cost`; for "structured-" k is the number of columns or the rank of the attack.
-    feature_mask, solver
+    feature_mask, solver, metric
         Of GSAT.
     n_inner
         Gradients for a group: steps of PGD and of the attacks, at most as many of GSAT; None for `default_n_inner`.
@@ -260,6 +258,7 @@ def named(
             loss=loss,
             feature_mask=feature_mask,
             generator=Generator().manual_seed(seed),
+            metric=metric,
         )
     kind = name.removeprefix(BY_ATTACK)
     return Structured(named_attack(kind, eps, k=k, feature_groups=feature_groups, steps=n_inner, loss=loss))
@@ -294,8 +293,7 @@ def parse_attack(
     """
     name, count, size = _checks.attack_text(text, attack_names())
     bound = (eps if size is None else size) * unit
-    attack = named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps)
-    return replace(attack, strength=strength)
+    return replace(named_attack(name, bound, k=count, feature_groups=feature_groups, steps=steps), strength=strength)
 
 
 def _unknown(what: str, known: Iterable[str], name: str) -> ValueError:

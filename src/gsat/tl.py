@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
@@ -57,12 +59,13 @@ def fit(
     known = np.flatnonzero(labels.notna().to_numpy())
     if len(known) == 0:
         raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
-    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()[known]
+    batches = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
+    batch = None if batches is None else batches[known]
     y = _labels(labels.iloc[known])
     fitted = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
     fitted.fit(trained_on, y, batch=batch)
-    _write_predictions(adata, fitted, fitted.predict_proba(X), key_added)
+    _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
     if not isinstance(fitted, ERMClassifier):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
     fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
@@ -85,18 +88,26 @@ def predict(
     classifier: TorchClassifier,
     layer: str | None = None,
     *,
+    batch_key: str | None = None,
     missing: Fill = "error",
     key_added: str = "gsat",
 ) -> Alignment:
     """Predict the cells of `adata`, with genes matched by name, and write as `fit` does to .obs and .obsm.
 
-    missing: what happens where genes of the model are not in `adata`: an "error", or they are filled with their "mean"
-             in training or with "zero". Other genes are left out. Returns which were missing and which left out.
+    batch_key: the column of .obs with the batches, for a classifier with prepare="centre"; without it `adata` is one
+               batch, of which a warning tells
+    missing:   what happens where genes of the model are not in `adata`: an "error", or they are filled with their
+               "mean" in training or with "zero". Other genes are left out
+
+    Returns which genes were missing and which left out.
     """
     _check_anndata(adata)
     X = _matrix(adata, layer)
     found = align(classifier, adata.var_names.tolist(), adata.n_vars, missing)
-    _write_predictions(adata, classifier, probabilities(classifier, X, found, missing), key_added)
+    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
+    if batch is None and classifier.prepare == "centre":
+        warnings.warn("the cells of adata are taken as one batch; batch_key= would name their batches", stacklevel=2)
+    _write_predictions(adata, classifier, probabilities(classifier, X, found, missing, batch), key_added)
     return found
 
 
@@ -151,10 +162,11 @@ def _plain(classes: NDArray[Any]) -> NDArray[Any]:
 
 def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.float64]:
     """Each feature's share of the effort: the norm of its column of Δ over some groups, in units of its deviation."""
+    rows, targets, loss = classifier._rows(X, batch), torch.as_tensor(classifier._codes(y)), classifier._loss
     effort = np.zeros(X.shape[1])
-    for rows in _groups(X.shape[0], classifier.group_size):
-        delta = classifier.perturb(X[rows], y[rows], batch=None if batch is None else batch[rows])
-        effort += np.square(delta / classifier.scale_, dtype=np.float64).sum(0)
+    for chosen in _groups(len(rows), classifier.group_size):
+        delta = classifier._moved(classifier._trained_defence(loss), rows, targets, batch, chosen)
+        effort += np.square(delta, dtype=np.float64).sum(0)
     effort = np.sqrt(effort)
     return np.asarray(effort / (effort.sum() or 1.0))
 

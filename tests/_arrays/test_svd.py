@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import gsat
-from gsat._arrays.svd import singular_values
+from gsat._arrays.svd import right_singular_vectors, singular_values
 from strategies import normal
 
 LONG = [(60, 900), (900, 60)]
@@ -137,6 +137,16 @@ def test_the_full_svd_stands_in_where_eigh_fails(shape, tau, dtype, monkeypatch)
     v = normal(*shape, seed=6, dtype=dtype)
     monkeypatch.setattr(torch.linalg, "eigh", no_convergence)
     assert error(gsat.LowRank(1.0).shrink(v, tau), by_svd(v, tau)) <= 1e-5
+
+
+@pytest.mark.parametrize("shape", LONG)
+def test_right_singular_vectors_where_eigh_fails(shape, monkeypatch):
+    v = with_singular_values(shape, [5.0, 3.0, 0.7, 1e-9])
+    expected = torch.linalg.svd(v, full_matrices=False).Vh[:2]
+    monkeypatch.setattr(torch.linalg, "eigh", no_convergence)
+    basis = right_singular_vectors(v, 2)
+    torch.testing.assert_close(basis @ basis.T, torch.eye(2, dtype=v.dtype))
+    torch.testing.assert_close(basis.T @ basis, expected.T @ expected)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -139,6 +139,36 @@ def test_group_sparse_reaches_brute_force_over_supports(seed: int) -> None:
         assert found >= 0.95 * best, (k, found / best)
 
 
+def filled(direction: Tensor, room: Tensor, eps: float) -> Tensor:
+    """max ⟨direction, δ⟩ with |δ_j| ≤ room_j along its sign and ‖δ‖ ≤ eps, row by row, by bisection."""
+    low, high = torch.zeros(len(room), 1), torch.full((len(room), 1), 1e6)
+    for _ in range(80):
+        middle = (low + high) / 2
+        fits = torch.minimum(middle * direction.abs(), room).norm(dim=1, keepdim=True) <= eps
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
+    return torch.minimum(low * direction.abs(), room) * direction.sign()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_spend_nothing_outside_the_box(seed: int) -> None:
+    """Samples at the edges of the box: many entries cannot move, and the columns that can are the ones to take."""
+    eps, k, d = 0.9, 3, 9
+    generator = torch.Generator().manual_seed(seed)
+    model = linear(d, 2, seed)
+    x = torch.rand(40, d, generator=generator).mul(1.6).sub(0.3).clamp(0, 1)
+    y = model(x).argmax(1)
+    direction = (1.0 - 2.0 * y[:, None]) * (model.weight[1] - model.weight[0]).detach()
+    room = torch.where(direction > 0, 1 - x, x)
+    clean, best = total_loss(model, x, y), -torch.inf
+    for support in combinations(range(d), k):
+        mask = torch.zeros(d).index_fill_(0, torch.tensor(support), 1)
+        best = max(best, total_loss(model, x + filled(direction * mask, room, eps), y))
+    delta = attacks.GroupSparse(eps, k=k, bounds=(0.0, 1.0), loss=CE)(model, x, y)
+    assert float((x + delta).min()) >= -1e-6
+    assert float((x + delta).max()) <= 1 + 1e-6
+    assert total_loss(model, x + delta, y) - clean >= 0.95 * (best - clean)
+
+
 def alternated(model: nn.Linear, x: Tensor, y: Tensor, eps: float, rank: int, seed: int) -> float:
     """The best total loss of 30 alternating maximisations: subspaces at random, then from the gradients, and so on."""
     generator = torch.Generator().manual_seed(seed)

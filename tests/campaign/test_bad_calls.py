@@ -136,7 +136,7 @@ CALLS = {
     "basis n_groups 0": (lambda: gsat.LowRankBasis(2, n_groups=0).fit(X, Y), r"n_groups must be >= 1, got 0"),
     "n_components 0": (lambda: gsat.LowRankBasis(0).fit(X, Y), r"n_components must be a whole number >= 1, got 0"),
     # estimators
-    "hidden 0": (lambda: fit(hidden=0), r"hidden must be >= 1, got 0"),
+    "hidden -1": (lambda: fit(hidden=-1), r"hidden must be >= 0, got -1"),
     "hidden text": (lambda: fit(hidden="many"), r"hidden must be a whole number, got 'many'"),
     "group_size 0": (lambda: fit(group_size=0), r"group_size must be >= 1, got 0"),
     "n_outer 0": (lambda: fit(n_outer=0), r"n_outer must be >= 1, got 0"),

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -351,3 +352,85 @@ def test_numbers_are_not_classes(tmp_path):
     pd.DataFrame(X, columns=GENES).to_csv(tmp_path / "x.csv", index=False)
     said = words("train", tmp_path / "x.csv", "--label", "gene1", "--out", tmp_path / "r")
     assert re.search(r"--label must name classes, got numbers such as \S+ in 'gene1'", said)
+
+
+@pytest.fixture(scope="module")
+def centred(folder) -> Path:
+    args = ["--label", "cell_type", "--batch", "donor", "--prepare", "centre"]
+    run("train", folder / "cells.csv", *args, "--out", folder / "centred", *QUICK)
+    return folder / "centred"
+
+
+def test_a_centred_run_predicts_by_the_batches_of_training(folder, centred, tmp_path):
+    assert json.loads((centred / "config.json").read_text())["prepare"] == "centre"
+    classifier = gsat.load(centred)
+    X, kind, donor = expression(1)
+    frame = pd.DataFrame(X, columns=GENES)
+    frame.assign(donor=donor).to_csv(tmp_path / "new.csv", index=False)
+    frame.to_csv(tmp_path / "bare.csv", index=False)
+    frame.assign(donor=donor, site=kind).to_csv(tmp_path / "sites.csv", index=False)
+    expected = {
+        ("new.csv",): (donor, "batch = 'donor', as in training"),
+        ("bare.csv",): (None, "bare.csv are taken as one batch; --batch would name their batches"),
+        ("sites.csv", "--batch", "site"): (kind, ""),
+    }
+    for (name, *options), (batch, told) in expected.items():
+        said = run("predict", centred, tmp_path / name, *options, "--out", tmp_path / "p.csv", "--force").output
+        assert told in " ".join(said.split())
+        found = pd.read_csv(tmp_path / "p.csv")[[f"p_{name}" for name in classifier.classes_]].to_numpy()
+        np.testing.assert_allclose(found, classifier.predict_proba(frame, batch), atol=1e-5)
+
+
+def test_a_batch_is_attacked_as_all_its_test_samples_centre_it(folder, centred):
+    test = gsat.data.load(folder / "cells.csv", label="cell_type", batch="donor").split_at_random(0.25, seed=0).test
+    classifier = gsat.load(centred)
+    chances = classifier.predict_proba(pd.DataFrame(test.X, columns=GENES), test.batch)
+    loss = -np.log(chances[np.arange(len(test)), np.searchsorted(classifier.classes_, test.y)])
+    args = ["--structure", "fgm", "--eps", "0", "--n", "9", "--out", folder / "attacked.csv", "--json"]
+    table = json.loads(run("attack", centred, *args).output)
+    assert table[0]["n"] == 9
+    assert table[0]["loss"] == pytest.approx(loss[:9].mean(), rel=1e-4)
+
+
+def test_batches_as_in_training_are_found_in_h5ad_files_too(folder, centred, tmp_path):
+    said = run("predict", centred, folder / "new.h5ad", "--out", tmp_path / "p.csv").output
+    assert "batch = 'donor', as in training" in said
+    shutil.copy(folder / "new.h5ad", tmp_path / "bare.h5ad")
+    with h5py.File(tmp_path / "bare.h5ad", "a") as file:
+        del file["obs/donor"]
+        file["obs"].attrs["column-order"] = ["cell_type"]
+    said = run("predict", centred, tmp_path / "bare.h5ad", "--out", tmp_path / "q.csv").output
+    assert "are taken as one batch" in said
+    assert not pd.read_csv(tmp_path / "p.csv").equals(pd.read_csv(tmp_path / "q.csv"))
+
+
+def test_a_single_sample_of_a_batch_is_refused_by_a_centred_model(centred, tmp_path):
+    X, _, donor = expression(1)
+    frame = pd.DataFrame(X, columns=GENES).assign(donor=np.where(np.arange(N) == 7, 9, donor))
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    assert "got 1 of batch 9; a model with prepare" in words(
+        "predict", centred, tmp_path / "new.csv", "--out", tmp_path / "p.csv"
+    )
+
+
+def test_test_samples_alone_in_their_batch_are_counted_apart(folder, tmp_path):
+    frame = pd.read_csv(folder / "cells.csv")
+    rows = gsat.data.load(folder / "cells.csv", label="cell_type", batch="donor").split_at_random(0.25, seed=0)
+    first = int(np.flatnonzero(rows.split == "test")[0])
+    others = np.flatnonzero(rows.split == "train")[:2]
+    frame.loc[[first, *others], "donor"] = 7
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    args = ["--label", "cell_type", "--batch", "donor", "--prepare", "centre", "--json"]
+    said = json.loads(run("train", tmp_path / "cells.csv", *args, "--out", tmp_path / "run", *QUICK).stdout)
+    assert said["not_tested"] == "1 samples alone in their batch, which cannot be centred"
+    assert 0 < said["test_accuracy"] <= 1
+
+
+def test_a_set_that_has_batches_is_centred_by_them(tmp_path, data_dir):
+    args = ["--prepare", "centre", "--n-outer", "5", "--n-inner", "1", "--data-dir", data_dir, "--json"]
+    said = json.loads(run("train", "bbbc021-moa", *args, "--out", tmp_path / "run").stdout)
+    assert said["samples"] == "509 to train on, 123 for the test"
+    classifier = gsat.load(tmp_path / "run")
+    test = gsat.data.load("bbbc021-moa", data_dir=data_dir).test
+    frame = pd.DataFrame(test.X, columns=list(test.feature_names))
+    assert said["test_accuracy"] == np.mean(classifier.predict(frame, test.batch) == test.y)

@@ -29,6 +29,7 @@ def small_table(**changes):
         "sample_ids": tuple("uvwxyz"),
         "split": np.array(["train", "test", "train", "train", "test", "train"]),
         "shift": np.arange(12, dtype=np.float32).reshape(6, 2) / 10,
+        "group": np.array(["p", "p", "q", "r", "q", "r"]),
     }
     return Table(**(fields | changes))
 
@@ -40,6 +41,7 @@ def small_table(**changes):
         ({"y": np.zeros(5)}, r"y must have one entry per row of X \(6\), got 5"),
         ({"y": np.zeros((6, 2))}, r"y must have one entry per row of X \(6\), got shape \(6, 2\)"),
         ({"batch": np.zeros(7)}, r"batch must have one entry per row of X \(6\), got 7"),
+        ({"group": np.zeros(5)}, r"group must have one entry per row of X \(6\), got 5"),
         ({"feature_names": ("f0",)}, r"feature_names must have one entry per feature of X \(2\), got 1"),
         ({"sample_ids": ("u", "v")}, r"sample_ids must have one entry per row of X \(6\), got 2"),
         ({"split": ["train"] * 5 + ["val"]}, r"split must hold only 'train' and 'test', got \['val'\]"),
@@ -76,6 +78,7 @@ def test_subset_by_positions_keeps_order_in_every_field(rows):
     assert part.batch.tolist() == [2, 0]
     assert part.sample_ids == ("y", "v")
     assert part.split.tolist() == ["test", "test"]
+    assert part.group.tolist() == ["q", "p"]
     np.testing.assert_array_equal(part.shift, part.X / np.float32(10))
     assert part.feature_names == ("f0", "f1")
     assert (part.source, part.checksum) == ("here", "abc")
@@ -147,7 +150,23 @@ def test_random_split_without_classes(y):
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.2, 1.5, 0.05, float("nan")])
 def test_random_split_refuses_an_empty_side(fraction):
     with pytest.raises(ValueError, match=f"leave at least one of 6 rows on each side, got {fraction}"):
+        small_table(group=None).split_at_random(fraction)
+    with pytest.raises(ValueError, match=f"leave at least one of 3 groups on each side, got {fraction}"):
         small_table().split_at_random(fraction)
+
+
+def test_random_split_keeps_groups_whole_and_gives_every_class_its_share_of_them():
+    group = np.repeat(np.arange(60), 3)
+    y = np.where(group < 40, "a", "b")
+    y[group == 50] = "a"  # a group of one class among those of the other
+    mixed = group % 3 == 0
+    y[mixed & (np.arange(180) % 3 == 0)] = "c"  # the rarest class stands for its group
+    split = Table(np.zeros((180, 2)), y, group=group).split_at_random(0.3, seed=4)
+    test = np.unique(split.test.group)
+    assert len(test) == 18
+    assert not set(test.tolist()) & set(split.train.group.tolist())
+    assert abs((test % 3 == 0).sum() - 0.3 * 20) <= 1
+    assert split.describe()["groups"] == 60
 
 
 def test_checksum_sees_values_shape_and_dtype():

@@ -81,7 +81,7 @@ WRONG = [
     ("params", {"n_outer": 5, "surprise": 1}, "params must be those of GSATClassifier, got surprise"),
     ("params", {"device": "cuda"}, "params must be those of GSATClassifier, got device"),
     ("params__hidden", "6", "hidden must be a whole number, got '6'"),
-    ("params__hidden", -6, "hidden must be >= 1, got -6"),
+    ("params__hidden", -6, "hidden must be >= 0, got -6"),
     ("params__hidden", True, "hidden must be a whole number"),
     ("params__hidden", HUGE, "hidden must be <= "),
     ("params__hidden", 10**9, r"the weights must have the shapes of the network, 1.weight \(1000000000, 4\)"),

@@ -94,8 +94,8 @@ def test_the_robust_loss_is_that_under_the_adversary_of_training():
     losses = torch.cat(parts).detach().double().numpy()
     assert robust == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
     assert robust > float(loss(model(x), y).detach().mean())
-    far, near = (rule.loss(model, defence, loss, x, 100, length) for length in (2.0, 0.02))
-    assert far > near  # Δ is stretched to the length
+    far, near = (rule.loss(model, defence, loss, x, 100, [length] * 3) for length in (2.0, 0.02))
+    assert far > near  # Δ is stretched to the budget
     assert rule.better(1.0, 2.0)
     assert not rule.better(2.0, 1.0)
     assert rule.better(5.0, None)

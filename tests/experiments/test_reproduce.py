@@ -179,6 +179,16 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 
 
+def test_tasks_are_those_of_shifts(tmp_path):
+    for names, text, got in (
+        (("low-rank",), "emg-myo", "--tasks is for shifts alone, got low-rank"),
+        (("shifts",), "emg-myo,nothing", "tasks must be among gas-drift, "),
+    ):
+        found = invoke(*names, "--quick", "--tasks", text, "--out", tmp_path / "new")
+        assert found.exit_code == 2, found.output
+        assert got in " ".join(found.output.split())
+
+
 def test_the_command_lists_what_there_is():
     listed = invoke()
     assert listed.exit_code == 0, listed.output

@@ -24,6 +24,13 @@ def test_elu_net_computes_its_formula():
     assert [tuple(p.shape) for p in (w, b, v, c)] == [(5, 6), (5,), (4, 5), (4,)]
 
 
+def test_without_hidden_units_it_is_linear():
+    model = ELUNet(6, 4, hidden=0)
+    x = torch.randn(3, 2, 3, generator=torch.Generator().manual_seed(0))
+    w, b = model.parameters()
+    torch.testing.assert_close(model(x), x.reshape(3, 6) @ w.T + b)
+
+
 def test_elu_net_is_a_sequence_that_can_be_cut_after_its_first_linear_layer():
     model = ELUNet(6, 4)
     assert [type(layer) for layer in model] == [nn.Flatten, nn.Linear, nn.ELU, nn.Linear]

@@ -12,6 +12,8 @@ from torch.nn.functional import cross_entropy, softplus
 
 import gsat
 from gsat.models import ELUNet, seeded
+from gsat.solvers.oracle import Oracle
+from gsat.solvers.starts import blended
 from strategies import batches, blocks, normal
 
 M, D = 7, 12
@@ -270,6 +272,30 @@ def test_an_ascent_that_gains_no_more_ends(digits, cost):
     assert whole.n_gradients == 40 or whole.residual < 1e-5 * float(whole.delta.norm())
     assert short.n_gradients < 0.7 * whole.n_gradients
     assert short.objective - zero >= 0.99 * (whole.objective - zero)
+
+
+@pytest.mark.parametrize("cost", STRUCTURES, ids=repr)
+@pytest.mark.parametrize("n_inner", [1, 2, 9])
+def test_without_a_residual_the_perturbation_is_the_same(cost, n_inner):
+    x, weight = normal(M, D, seed=3), normal(D, seed=4)
+
+    def loss(z):
+        return softplus(z @ weight)
+
+    told, found = (solve(loss, x, cost, n_inner=n_inner, solver=gsat.Proximal(residual=r)) for r in (True, False))
+    assert torch.equal(told.delta, found.delta)
+    assert told.objective == found.objective
+    assert told.residual >= 0
+    assert np.isnan(found.residual) or found.n_steps == 0
+
+
+@pytest.mark.parametrize("cost", [*STRUCTURES, *HARD], ids=repr)
+def test_a_blended_start_knows_its_cost(cost):
+    x, weight = normal(M, D, seed=3), normal(D, seed=4)
+    oracle, cost = Oracle(lambda z: softplus(3 * (z @ weight)), x), bound(cost)
+    trial, value = blended(oracle, cost, normal(M, D, seed=5), 0.2, 3)
+    assert float(trial.norm()) > 0
+    assert value == pytest.approx(float(cost.value(trial)), rel=1e-4)
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-2])

@@ -94,7 +94,7 @@ def costs(draw: st.DrawFn, d: int) -> Any:
 def problems(draw: st.DrawFn) -> tuple[Data, Any, dict[str, Any]]:
     """A data set, how to make a defence (by its name, or GSAT with any cost), and options of gdadmm."""
     data = draw(DATA)
-    name = draw(st.sampled_from((*registry.NAMES, "any cost", "any cost")))
+    name = draw(st.sampled_from((*registry.defence_names(), "any cost", "any cost")))
     options: dict[str, Any] = {
         "group_size": draw(st.integers(1, data.n + 1)),
         "lam": draw(st.sampled_from(("auto", "paper", 0.3))),

@@ -64,7 +64,7 @@ def test_an_infinite_price_is_empirical_risk_minimisation_step_by_step(digits: A
     assert not torch.allclose(paths[0][0], paths[0][-1], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.defence_names())
 def test_same_seed_same_bits(digits: Any, name: str) -> None:
     runs = [train(digits, registry.named(name, eps=0.5, k=4, n_inner=5), net(0.3), n_outer=5) for _ in range(2)]
     assert torch.equal(weights(runs[0][0]), weights(runs[1][0]))

@@ -92,22 +92,23 @@ def _rescaled(
 
 def _left(v: Tensor, tau: float = 0.0) -> Tensor:
     """The left singular vectors of a wide float32 or float64 matrix with σ > tau, and perhaps a few more."""
-    try:
-        if tau > 0:
-            vectors, sigma = _eigen(v @ v.T)
-            if tau >= SQUARED * float(sigma[0]):
-                return vectors[:, sigma > MARGIN * tau]
-        if v.dtype == torch.float32:
-            vectors, sigma = _eigen(gram64(v))
-        else:
-            vectors, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        # eigh did not converge; the full SVD is slow but has a fall-back of its own
-        vectors, sigma, _ = torch.linalg.svd(v.double(), full_matrices=False)
+    if tau > 0:
+        vectors, sigma = _eigen(v @ v.T)
+        if tau >= SQUARED * float(sigma[0]):
+            return vectors[:, sigma > MARGIN * tau]
+    if v.dtype == torch.float32:
+        vectors, sigma = _eigen(gram64(v))
+    else:
+        vectors, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
     return vectors[:, sigma > MARGIN * tau]
 
 
 def _eigen(gram: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvectors and the roots of the eigenvalues of a Gram matrix, in descending order."""
-    values, vectors = torch.linalg.eigh(gram)
+    try:
+        values, vectors = torch.linalg.eigh(gram)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        # eigh does not always converge where many rows are zero; the SVD is slower but has a fall-back of its own
+        vectors, values, _ = torch.linalg.svd(gram)
+        return vectors, values.sqrt()
     return vectors.flip(1), values.flip(0).clamp(min=0).sqrt()

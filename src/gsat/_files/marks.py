@@ -19,7 +19,7 @@ _MARK = re.compile(r"\.(?P<name>.+)\.(?P<kind>draft|old|ready)-(?P<pid>\d+)-(?P<
 _EARLIER = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d{1,10})(?P<old>\.old)?")
 _OWN = re.compile(  # names that gsat gives by itself: any other `.NAME.123` may be a file of the user's
     r"config\.json|log\.jsonl(\.damaged)?|evaluations\.jsonl|perturbations\.json|diagnosis\.(json|png)|model|report\.html"
-    r"|(results|chosen|differences|timing|[0-9a-f]{20})\.csv|curves\.png|step-\d{9}"
+    r"|(results|choice|chosen|differences|timing|[0-9a-f]{20})\.csv|curves\.png|step-\d{9}"
 )
 _counter = itertools.count()
 

@@ -13,8 +13,9 @@ from gsat import _checks, _defaults
 from gsat._arrays.norms import rows
 from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.masking import warn_of_masking
-from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace
+from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace, inside
 from gsat.attacks.strong import searches, worst
+from gsat.costs import Metric, fitting
 from gsat.losses import NAMED_LOSSES, SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
@@ -35,6 +36,7 @@ class Attack(ABC):
                errors, then the largest loss; or a function (outputs, y) -> (m,), which is maximised as it is
     strength:  "fast", one search with that loss; "standard" and "strong", the worst of several (`gsat.attacks.strong`)
     feature_mask, bounds: as in gsat.maximise
+    metric:    a gsat.Metric A: structure and bound are those of Z, ‖z_i‖₂ ≤ eps, and δ_i = A·z_i
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class Attack(ABC):
     strength: str = field(default="fast", kw_only=True)
     feature_mask: Any = field(default=None, kw_only=True)
     bounds: Any = field(default=None, kw_only=True)
+    metric: Metric | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _checks.number("eps", self.eps, least=0)
@@ -121,7 +124,7 @@ class Attack(ABC):
             return replace(found, delta=(found.delta * room).to(x.dtype))
         path, found = self.solve(model, x, y, part, surrogate)
         shared = rows(path.expand(found.part)) if found.part.ndim == 2 else found.part  # the basis of a subspace
-        return replace(found, delta=rows(path.expand(found.delta)), part=shared)
+        return replace(found, delta=rows(path.perturbation(found.delta)), part=shared)
 
     def solve(
         self,
@@ -136,13 +139,14 @@ class Attack(ABC):
         _checks.number("eps", self.eps, most=torch.finfo(x.dtype).max ** 0.5 / ROOM)
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
         with frozen(model), untouched(x):
-            path = choose(model, x.detach(), mask, rotates=self._rotates and part is None)
+            metric = fitting(self.metric, x, mask)
+            path = choose(model, x.detach(), mask, rotates=self._rotates and part is None, metric=metric)
 
             def oracle(loss: SampleLoss | str | None) -> Flat:
                 return Flat.of(path, x.detach(), y, loss, mask, bounds, self.steps)
 
             try:
-                tries = searches(self, oracle, y, part, self._transferred(surrogate, x, y, path))
+                tries = searches(self, oracle, y, part, self._transferred(surrogate, x, y, path, metric))
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
                 raise FloatingPointError(f"{NOT_FINITE}: {error}") from None
             if not all(bool(torch.isfinite(found.losses).all()) for found in tries):
@@ -154,12 +158,14 @@ class Attack(ABC):
                 best = replace(best, delta=best.delta * path.mask.reshape(-1))  # rounding reaches past it
             return path, best
 
-    def _transferred(self, surrogate: nn.Module | None, x: Tensor, y: Tensor, path: Path) -> Tensor | None:
+    def _transferred(
+        self, surrogate: nn.Module | None, x: Tensor, y: Tensor, path: Path, metric: Metric | None
+    ) -> Tensor | None:
         """The perturbation that one fast search finds on the surrogate, in the coordinates of the path."""
         if surrogate is None or self.strength == "fast":
             return None
         found = replace(self, strength="fast", restarts=1, random_start=False)._run(surrogate, x, y)
-        return rows(path.project(found.delta.view_as(x)))
+        return rows(path.project((found.delta if metric is None else metric.solve(found.delta)).view_as(x)))
 
     @property
     def _rotates(self) -> bool:
@@ -174,6 +180,15 @@ class Attack(ABC):
         if not self.random_start:
             return torch.zeros_like(oracle.x)
         return self.eps * oracle.directions(generator)
+
+    def _inside(self, oracle: Flat, delta: Tensor) -> Tensor:
+        """Into the box, where that keeps the structure, and from there into the ball: x is in the box, so both hold."""
+        return inside(oracle.boxed(delta) if self._clips else delta, self.eps)
+
+    @property
+    def _clips(self) -> bool:
+        """Whether a cut to the box keeps the structure; in a metric it changes all features of z."""
+        return self.ball.clips and (self.metric is None or self.ball.rotates)
 
 
 class Widened(nn.Module):

@@ -96,7 +96,9 @@ class Flat:
             return sample_loss(outputs, y[part])
 
         slices = [slice(begin, begin + AT_ONCE) for begin in range(0, len(group), AT_ONCE)]
-        parts = [Oracle(partial(seen, part=part), path.x[part], path.mask, bounds) for part in slices]
+        parts = [
+            Oracle(partial(seen, part=part), path.x[part], path.mask, bounds, metric=path.metric) for part in slices
+        ]
         return cls(path, group, mask, parts, wrong, steps, bounds)
 
     @property
@@ -131,8 +133,10 @@ class Flat:
         if self.box is None:
             return delta
         lo, hi = (rows(bound.expand_as(self.group)) for bound in self.box)
-        x = rows(self.group)
-        return torch.clamp(x + delta, torch.minimum(lo, x), torch.maximum(hi, x)) - x
+        x, metric = rows(self.group), self.path.metric
+        moved = x + (delta if metric is None else metric.apply(delta))
+        cut = torch.clamp(moved, torch.minimum(lo, x), torch.maximum(hi, x)) - x
+        return cut if metric is None else metric.solve(cut)
 
     def directions(self, generator: Generator) -> Tensor:
         """A random perturbation of length 1 for each sample, as a matrix; what the model cannot see of it is lost."""

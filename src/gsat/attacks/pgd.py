@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from gsat.attacks.ascent import ascend
 from gsat.attacks.base import Attack
 from gsat.attacks.flat import Candidate, Flat
-from gsat.attacks.sets import inside, unit_rows, walk
+from gsat.attacks.sets import unit_rows, walk
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,6 @@ class PGD(Attack):
             return Candidate(delta, nothing, nothing.bool())
         last = oracle.seen(delta)
         return last if best is None else best.joined(last)
-
-    def _inside(self, oracle: Flat, delta: Tensor) -> Tensor:
-        """Into the box, where there is one, and from there into the ball; x lies in the box, so that both hold."""
-        return inside(oracle.boxed(delta), self.eps)
 
 
 @dataclass(frozen=True)

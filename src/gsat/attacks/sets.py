@@ -28,6 +28,7 @@ class Ball(Protocol):
 
     rows_are_free: ClassVar[bool]  # in a given part each row may be chosen on its own
     rotates: ClassVar[bool]  # a rotation of the features keeps the structure
+    clips: ClassVar[bool]  # cutting single entries keeps the structure
 
     def part(self, gradient: Tensor) -> Tensor:
         """The shared part along which Σ_i max_{‖δ_i‖ ≤ 1} ⟨g_i, δ_i⟩ is largest, or nearly so."""
@@ -48,6 +49,7 @@ class Free:
 
     rows_are_free: ClassVar[bool] = True
     rotates: ClassVar[bool] = True
+    clips: ClassVar[bool] = True
 
     def part(self, gradient: Tensor) -> Tensor:
         """Empty."""
@@ -72,6 +74,7 @@ class Equal:
 
     rows_are_free: ClassVar[bool] = False
     rotates: ClassVar[bool] = True
+    clips: ClassVar[bool] = False
 
     def part(self, gradient: Tensor) -> Tensor:
         """Empty: `restrict` finds the row."""
@@ -96,6 +99,7 @@ class Columns:
 
     rows_are_free: ClassVar[bool] = True
     rotates: ClassVar[bool] = False
+    clips: ClassVar[bool] = True
 
     k: int
     feature_groups: tuple[Hashable, ...] | None = None
@@ -146,6 +150,7 @@ class Subspace:
 
     rows_are_free: ClassVar[bool] = True
     rotates: ClassVar[bool] = True
+    clips: ClassVar[bool] = False
 
     rank: int
 

@@ -16,6 +16,7 @@ from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.sets import Ball, Columns, Equal, Subspace, inside, unit_rows
 from gsat.costs import flat_labels
 
+FILLS = 4  # times that what the box cuts off a leap is given to its other entries
 LEAPS = 8  # from one start, at the most
 FREE = 0.12  # share of the gradients with which each sample climbs on its own
 NARROWER = (8, 4, 2)  # times k: columns or ranks in which the samples climb next
@@ -36,6 +37,8 @@ class Structured(Attack):
     3. A third of the gradients: ascent from the best point, projected on the structure, so that the shared part moves
        too; and, where rows are free inside a given part, a last ascent of each row in the part that was found.
 
+    Where there is a box, columns leap and climb in it, so that no part of eps is spent outside.
+
     From a perturbation that is given, the samples climb and leap from there, and it counts as a point that was found;
     one shift for all does nothing but 3.
     """
@@ -50,7 +53,7 @@ class Structured(Attack):
         if first is not None and not self.ball.rows_are_free:
             return self._ascent(oracle, here, oracle.left + 1, None)
         if oracle.left < 2:
-            return oracle.seen(self._leap(unit_rows(here.slope), part)[0])
+            return oracle.seen(self._leap(oracle, unit_rows(here.slope), part)[0])
         kept = int(ASCENT * self.steps)
         best = oracle.seen(zero) if first is None else here
         for slope in self._slopes(oracle, here):
@@ -96,19 +99,25 @@ class Structured(Attack):
         """The structure with so many times the columns or the rank."""
         return self.ball
 
-    def _leap(self, slope: Tensor, part: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _leap(self, oracle: Flat, slope: Tensor, part: Tensor | None) -> tuple[Tensor, Tensor]:
         """The steepest point of the feasible set for these slopes (m, d), and its shared part."""
+        cut = oracle.box is not None and self._clips
+        if cut:  # no column is worth its slopes that lead out of the box
+            slope = torch.where(oracle.boxed(self.eps * unit_rows(slope)) == 0, 0, slope)
         chosen = self.ball.part(slope) if part is None else part
-        return self.eps * unit_rows(self.ball.restrict(slope, chosen)), chosen
+        delta = self.eps * unit_rows(self.ball.restrict(slope, chosen))
+        for _ in range(FILLS if cut else 0):
+            delta = self.eps * unit_rows(oracle.boxed(delta))
+        return self._inside(oracle, delta), chosen
 
     def _leaps(self, oracle: Flat, slope: Tensor, kept: int, part: Tensor | None) -> Candidate:
         """From the steepest point for `slope`: leaps for as long as they gain, and then to the other side and back."""
-        delta, chosen = self._leap(slope, part)
+        delta, chosen = self._leap(oracle, slope, part)
         best = here = oracle(delta)
         for _ in range(LEAPS):
             if oracle.left <= kept:
                 break
-            delta, last = self._leap(here.slope, part)
+            delta, last = self._leap(oracle, here.slope, part)
             trial = oracle(delta)
             if trial.loss > here.loss + 1e-4 * abs(here.loss):
                 here, chosen = trial, last
@@ -117,7 +126,7 @@ class Structured(Attack):
             if not self.ball.rows_are_free or oracle.left - kept < 2:
                 break
             opposite = oracle(-here.delta)  # each row may have its highest point on the other side
-            back = oracle(self._leap(opposite.slope, chosen)[0])
+            back = oracle(self._leap(oracle, opposite.slope, chosen)[0])
             turned = here.joined(opposite).joined(back)
             best = max(best, turned, key=lambda found: found.score)
             if turned.loss <= here.loss + 1e-4 * abs(here.loss):
@@ -138,7 +147,7 @@ class Structured(Attack):
                 start,
                 moves,
                 self.step_size or self.eps / 4,
-                lambda v: inside(ball.restrict(v, part), self.eps),
+                lambda v: self._inside(oracle, ball.restrict(v, part)),
                 lambda slope: unit_rows(ball.restrict(slope, part)),
                 each=True,
             )
@@ -147,7 +156,7 @@ class Structured(Attack):
             start,
             moves,
             self.step_size or self.eps,
-            lambda v: inside(ball.nearest(v), self.eps),
+            lambda v: self._inside(oracle, ball.nearest(v)),
             unit_rows if ball.rows_are_free else lambda slope: unit_rows(ball.nearest(slope)),
             each=False,
         )

@@ -62,8 +62,10 @@ def attack(
     table = Source.of_run(config if data is None else {**config, "data": data}).split(data_dir, max_memory=max_memory)
     verify(table, config, run)
 
+    import numpy as np
+
     from gsat.estimators import load
-    from gsat.estimators.from_table import known_rows, samples
+    from gsat.estimators.from_table import predictable_rows, samples
     from gsat.evaluation import evaluate
     from gsat.registry import parse_attack
 
@@ -72,21 +74,24 @@ def attack(
     classifier = load(run, trust_module=trust_module)
     to = run / "results.csv" if out is None else out
     vacant(to, force=force)
-    test = known_rows(table.test, classifier)
-    if len(test) == 0:
+    test = predictable_rows(table.test, classifier, per_batch=config["per_batch"])
+    y = np.asarray(test.y)
+    rows = np.flatnonzero(np.isin(y, classifier.classes_))[:n]
+    if len(rows) == 0:
         fail(f"{run} must have test samples to attack, got none: it was trained with --test-fraction 0")
     attacks = [
         parse_attack(text, classifier.mean_norm_, steps=steps, feature_groups=test.feature_groups) for text in texts
     ]
-    test = test.subset(range(min(n, len(test))))
+    batch = test.batch if config["per_batch"] else None
+    x = classifier.module_input(samples(test), batch)  # before rows are left out: a batch is centred by all its samples
     results = evaluate(
-        classifier,
-        samples(test),
-        test.y,
+        classifier.module_,
+        x[rows],
+        np.searchsorted(classifier.classes_, y[rows]),
         attacks,
         group_size=group_size,
         random_state=seed,
-        batch=test.batch if config["per_batch"] else None,
+        batch=None if batch is None else batch[rows],
         progress=sys.stderr.isatty() and not as_json,
         out=run / "evaluations.jsonl",
         strength=strength,

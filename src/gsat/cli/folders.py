@@ -16,15 +16,24 @@ from gsat.cli.app import fail
 
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "models", "results.csv",
-    "evaluations.jsonl", "chosen.csv", "differences.csv", "curves.png", "report.html", "perturbations.json",
-    "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
+    "evaluations.jsonl", "choice.csv", "chosen.csv", "differences.csv", "curves.png", "report.html",
+    "perturbations.json", "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces: all of it
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = ("threads", "early_stopping", "validation_fraction", "calibrate")  # not in runs of earlier versions
+LATER = (
+    "threads",
+    "early_stopping",
+    "validation_fraction",
+    "calibrate",
+    "prepare",
+    "metric",
+    "gamma",
+    "choice",
+)  # not in runs of earlier versions
 
 NONE = type(None)
 CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json
@@ -39,6 +48,7 @@ CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs
     "test_fraction": (float, int, NONE),
     "test_batch": (str, NONE),
     "per_batch": (bool,),
+    "prepare": (str, NONE),
 }
 
 
@@ -251,6 +261,14 @@ def stored_threads(out: Path) -> int | None:
         return None
     found = read_json(out / "config.json").get("threads")
     return found if isinstance(found, int) and found >= 1 else None
+
+
+def stored_choice(out: Path) -> dict[str, Any]:
+    """What `gsat train --choose` chose for the run in `out`."""
+    found = read_json(out / "config.json").get("choice") if is_run(out) else None
+    if not isinstance(found, dict) or set(found) != {"defence", "size", "gamma", "prepare", "options"}:
+        fail(f"--resume with --choose needs a run that was begun with --choose, got {out}")
+    return found
 
 
 def run_config(run: Path) -> dict[str, Any]:

@@ -22,6 +22,12 @@ Data = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]
 Batch = Annotated[str | None, typer.Option(help="The batch of each sample: a key of .obs, or a column.")]
+PredictedBatch = Annotated[
+    str | None,
+    typer.Option(
+        help="A column that is not a feature; the batches for a model of --prepare centre, by default as trained."
+    ),
+]
 NotAFeature = Annotated[str | None, typer.Option(help="A column that is not a feature.")]
 Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
 Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X.")]
@@ -36,6 +42,13 @@ TestFraction = Annotated[
 TestBatch = Annotated[str | None, typer.Option(help="Keep this batch for the test instead of random samples.")]
 Standardize = Annotated[
     bool | None, typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10.")
+]
+Prepare = Annotated[
+    Literal["none", "centre", "zscore"] | None,
+    typer.Option(
+        help="Before that: none; centre, the mean of each batch taken away (a batch is then predicted as a whole); or "
+        "zscore, each sample less its mean, divided by its deviation. Default: none; with --choose it is chosen."
+    ),
 ]
 MissingFeatures = Annotated[
     Literal["error", "mean", "zero"],
@@ -81,6 +94,14 @@ Alpha = Annotated[
         f"group-sparse, else {_defaults.ALPHA}."
     ),
 ]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="GSAT: along which directions moving is cheap: batches (as the batches differ, and samples inside a class "
+        "and a batch), within or between (one of both), none (all alike), auto (batches where --batch is given)."
+    ),
+]
+Gamma = Annotated[float, typer.Option(help="GSAT: how much cheaper moving along the metric is; 0: no metric.")]
 Eps = Annotated[float, typer.Option(help="Norm bound, as a fraction of E‖X‖.")]
 Eta0 = Annotated[float, typer.Option(help="Learning rate of Adam.")]
 Schedule = Annotated[str, typer.Option(help="constant or cosine.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,11 @@ from gsat.cli.app import app, fail, import_from_here, say, user_errors
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
+from gsat.data.rules import AbsentError
 from gsat.data.source import Source
+
+if TYPE_CHECKING:
+    from gsat.data.table import Table
 
 
 @app.command(
@@ -28,7 +32,7 @@ def predict(
         "predictions.csv"
     ),
     label: options.Label = None,
-    batch: options.NotAFeature = None,
+    batch: options.PredictedBatch = None,
     ids: options.Ids = None,
     layer: options.Layer = None,
     pheno: options.Pheno = None,
@@ -48,7 +52,7 @@ def predict(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
     source = _as_trained(given, run)
-    table = source.read(max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+    table = _read(source, run, max_memory)  # before torch is imported: a wrong column is told at once
 
     import pandas as pd
 
@@ -69,7 +73,9 @@ def predict(
             )
     X = table.X.reshape(len(table), -1)
     alignment = align(classifier, table.feature_names, X.shape[1], missing_features)
-    chances = probabilities(classifier, X, alignment, missing_features)
+    if classifier.prepare == "centre" and table.batch is None:
+        typer.echo(f"gsat: the samples of {data} are taken as one batch; --batch would name their batches", err=True)
+    chances = probabilities(classifier, X, alignment, missing_features, table.batch)
     predicted = classifier.classes_[chances.argmax(1)]
     frame = pd.DataFrame({"id": range(len(table)) if table.sample_ids is None else table.sample_ids})
     if table.y is not None and label is not None:
@@ -99,6 +105,20 @@ def _as_trained(source: Source, run: Path) -> Source:
     for name, value in taken.items():
         typer.echo(f"gsat: {name} = {value!r}, as in training", err=True)
     return replace(source, **taken)
+
+
+def _read(source: Source, run: Path, max_memory: str | None) -> Table:
+    """The samples; for a centred model with the batches of the column that has them in training, where it is there."""
+    config = run_config(run) if (run / "config.json").exists() else {}
+    if source.batch is None and config.get("prepare") == "centre" and config.get("batch") is not None:
+        try:
+            table = replace(source, batch=config["batch"]).read(max_memory=max_memory)
+        except AbsentError:
+            pass  # of another file than in training; if it is another column that is not there, reading again says so
+        else:
+            typer.echo(f"gsat: batch = {config['batch']!r}, as in training", err=True)
+            return table
+    return source.read(max_memory=max_memory)
 
 
 def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:

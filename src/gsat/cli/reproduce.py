@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,7 @@ from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
 
 if TYPE_CHECKING:
-    from gsat.experiments.plan import Order
+    from gsat.experiments.plan import Experiment, Order
 
 ALL = "all"
 
@@ -36,6 +38,9 @@ def reproduce(
         bool, typer.Option("--quick", help="Tiny networks: shows that it works, and nothing else.")
     ] = False,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds; default: what the scale says.")] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these tasks of shifts, as in gas-drift,emg-myo; default: all.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder that gets one for each experiment.")] = Path("reproduction"),
     jobs: Annotated[
         int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
@@ -57,18 +62,25 @@ def reproduce(
     if chosen and out.exists() and not out.is_dir():
         fail(f"--out must be a folder, got the file {out}")
 
+    if tasks is not None and chosen != ["shifts"]:
+        fail(f"--tasks is for shifts alone, got {', '.join(chosen) or 'no experiment'}")
+
     from gsat.experiments import setting
     from gsat.experiments.plan import Order
     from gsat.experiments.runner import alone_in
     from gsat.experiments.runner import reproduce as run
 
-    order = Order([experiment(name) for name in chosen or EXPERIMENTS], setting.SCALES[scale], seeds, out)
+    size = setting.SCALES[scale]
+    size = size if tasks is None else replace(size, tasks=_tasks(tasks))
+    order = Order([experiment(name) for name in chosen or EXPERIMENTS], size, seeds, out)
     if not chosen:
         _list(order, as_json)
         return
     page = out / "report.html"
     with alone_in(out):
         _refuse_to_overwrite(order, force)
+        if not as_json:
+            typer.echo(f"about {_minutes(order, order.experiments)} minutes of one core from the beginning", err=True)
         outcomes = run(
             order,
             data_dir=data_dir,
@@ -105,12 +117,24 @@ def _chosen(names: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _tasks(text: str) -> tuple[str, ...]:
+    """The tasks that are named, in the order of the table of tasks."""
+    from gsat.experiments.shift_tasks import chosen_tasks
+
+    return tuple(task.name for task in chosen_tasks(tuple(name.strip() for name in text.split(","))))
+
+
+def _minutes(order: Order, experiments: Sequence[Experiment]) -> int:
+    pieces = {piece.key: piece for experiment in experiments for piece in order.pieces(experiment)}
+    return round(sum(piece.effort for piece in pieces.values()) / 60)
+
+
 def _list(order: Order, as_json: bool) -> None:
     """Names, titles and how long they would take on one core."""
     rows = [
         {
             "name": experiment.name,
-            "minutes": round(sum(piece.effort for piece in order.pieces(experiment)) / 60),
+            "minutes": _minutes(order, [experiment]),
             "title": experiment.title,
             "paper": experiment.paper,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import typer
 from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, import_from_here, say, user_errors
-from gsat.cli.folders import running, stored_threads
+from gsat.cli.files import write_table
+from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
 from gsat.data.source import Source, fingerprint
 
 
@@ -36,6 +38,14 @@ def train(
     test_fraction: options.TestFraction = None,
     test_batch: options.TestBatch = None,
     standardize: options.Standardize = None,
+    prepare: options.Prepare = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose", help="Choose structure, budget, metric, preparation and width on training batches left out."
+        ),
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="--choose: models trained at a time, one core each.")] = 1,
     model: Annotated[str, typer.Option(help='elu, alexnet, or "package.module:factory".')] = "elu",
     width: Annotated[float | None, typer.Option(help="alexnet: share of the paper's width.")] = None,
     n_outer: options.NOuter = _defaults.N_OUTER,
@@ -46,6 +56,8 @@ def train(
     eps: options.Eps = _defaults.EPS,
     alpha: options.Alpha = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
+    metric: options.Metric = _defaults.METRIC,
+    gamma: options.Gamma = _defaults.GAMMA,
     solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = _defaults.SOLVER,
     eta0: options.Eta0 = _defaults.ETA0,
     schedule: options.Schedule = _defaults.SCHEDULE,
@@ -70,22 +82,25 @@ def train(
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
     if defence not in _defaults.DEFENCES:
         fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
-    at_least_one(threads=threads)
+    at_least_one(threads=threads, jobs=jobs)
+    if choose and model != "elu":
+        fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
     price = _lam(lam)
     _checks.number("eps", eps, least=0)
+    _checks.number("gamma", gamma, least=0)
+    _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     ).tested_on(fraction=test_fraction, batch=test_batch)
-    if batch is not None and not (defence == "universal" or defence.startswith("structured-")):
-        typer.echo(
-            f"gsat: {defence} is trained across batches; --defence universal has one shift for each batch", err=True
-        )
+    if batch is not None and defence in _defaults.BASELINES:
+        typer.echo(f"gsat: {defence} makes no use of the batches; the structures of GSAT do", err=True)
     table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
 
     if ":" in model:
         import_from_here()
 
     from gsat.estimators.from_table import Plan
+    from gsat.estimators.from_table import choose as choose_plan
     from gsat.estimators.from_table import train as train_plan
     from gsat.training.threads import use_threads
 
@@ -106,14 +121,27 @@ def train(
         solver=solver,
         seed=seed,
         standardize=not source.is_pixels if standardize is None else standardize,
-        per_batch=batch is not None,
+        prepare="none" if prepare is None else prepare,
+        per_batch=batch is not None or ((choose or prepare == "centre") and table.batch is not None),
         early_stopping=early_stopping,
         validation_fraction=validation_fraction,
         calibrate=calibrate,
+        metric=None if metric == "none" else metric,
+        gamma=gamma,
     )
+    n_threads = use_threads(stored_threads(out) if resume and threads is None else threads)
+    choice, tried = None, None
+    if choose and resume:
+        choice = stored_choice(out)
+    elif choose:
+        refuse_to_overwrite(out, force, resumable=True)  # before anything is trained for the choice
+        choice, tried = choose_plan(table.train, plan, prepare=prepare or "choose", jobs=jobs)
+    plan = replace(plan, **(choice or {}))
     config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
-    config["threads"] = use_threads(stored_threads(out) if resume and threads is None else threads)
+    config |= {"threads": n_threads, **({} if choice is None else {"choice": choice})}
     with running(out, config, resume=resume, force=force):
+        if tried is not None:
+            write_table(out / "choice.csv", tried)
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
         trained.classifier.save(out / "model")
     say(
@@ -121,15 +149,22 @@ def train(
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
             "classes": len(trained.classifier.classes_),
+            **({} if choice is None else {"chosen": _in_words(plan)}),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
-            **_on_test(trained.classifier, table.test),
+            **_on_test(trained, table.test),
         },
         as_json,
     )
+
+
+def _in_words(plan: Any) -> str:
+    """What --choose chose."""
+    adversary = "" if plan.defence == "erm" else f", budget {plan.size:g}, gamma {plan.gamma:g}"
+    return f"{plan.defence}, prepare {plan.prepare}, {plan.options['hidden']} hidden units{adversary}"
 
 
 def _lam(text: str) -> float | str:
@@ -141,15 +176,21 @@ def _lam(text: str) -> float | str:
         fail(f'--lam must be a number, "auto" or "paper", got {text!r}')
 
 
-def _on_test(classifier: Any, test: Any) -> dict[str, Any]:
-    """The accuracy on the test rows; those of a class without training samples are counted apart."""
-    from gsat.estimators.from_table import known_rows, samples
-    from gsat.evaluation import evaluate
+def _on_test(trained: Any, test: Any) -> dict[str, Any]:
+    """The accuracy on the test rows; those that cannot be tested are counted apart, with the reason."""
+    from gsat.estimators.from_table import known_rows, predictable_rows, samples
 
-    known = known_rows(test, classifier)
+    there = predictable_rows(test, trained.classifier, per_batch=trained.plan.per_batch)
+    known = known_rows(there, trained.classifier)
     found: dict[str, Any] = {"test_accuracy": None}
     if len(known):
-        found["test_accuracy"] = float(evaluate(classifier, samples(known), known.y, [])["accuracy"][0])
-    if len(known) < len(test):
-        found["not_tested"] = f"{len(test) - len(known)} samples of classes that are not among the training samples"
+        batch = there.batch if trained.plan.per_batch else None
+        right = trained.classifier.predict(samples(there), batch) == there.y
+        found["test_accuracy"] = float(right.sum() / len(known))
+    reasons = {
+        "alone in their batch, which cannot be centred": len(test) - len(there),
+        "of classes that are not among the training samples": len(there) - len(known),
+    }
+    if any(reasons.values()):
+        found["not_tested"] = "; ".join(f"{count} samples {why}" for why, count in reasons.items() if count)
     return found

@@ -88,6 +88,46 @@ DIGITS = Known(
     to_get="comes with scikit-learn",
 )
 
+SHIFTS = {
+    "gas-drift": Known(
+        "six gases on sensors that drift, by months", 6697, 128, 6, 8, "CC BY 4.0",
+        "UCI Gas Sensor Array Drift; GitHub HakanKARASU/Gas-Sensor-Array-Drift-Dataset at commit cca85594",
+        *_converted("shifts/gas-drift.npz", "de67113ba85f057e5febb3c05a24dca70d6a03c8b1e8106a6af86d6e0672e21e"),
+    ),
+    "spoken-digits": Known(
+        "spoken digits as log-mel bands, by speaker", 3000, 400, 10, 6, "CC BY-SA 4.0",
+        "GitHub Jakobovski/free-spoken-digit-dataset at commit 26eb9aaf",
+        *_converted("shifts/spoken-digits.npz", "8b456cc2c9fc88a247a38c93cd49230eba3b7c67a143c1ad0840174398b59144"),
+    ),
+    "covertype-areas": Known(
+        "kinds of forest from maps, by wilderness area", 15_120, 48, 7, 4, "CC BY 4.0",
+        "UCI Covertype, class-balanced by Kaggle; GitHub pfandan/Forest_Cover_Type_Predictions at commit af1b3d86",
+        *_converted("shifts/covertype-areas.npz", "c76ddc93d314e8d7fcacc0a44f05aab6a313e47ec98631e051714fa5afeae7a3"),
+    ),
+    "wifi-floors": Known(
+        "floors of three buildings from the strength of wifi signals, by user", 10_726, 390, 13, 19, "CC BY 4.0",
+        "UCI UJIIndoorLoc; GitHub "
+        "tim7107/DL_project_Wifi-signal-Indoor-localization-using-Deep-learning-Model at commit 3b1a6adb",
+        *_converted("shifts/wifi-floors.npz", "72a7742c56f9af7f84cdd8a595b0a06ebe20cfabe4dc469f0da58d7a6f143c54"),
+    ),
+    "ibd-genera": Known(
+        "inflammatory bowel disease from genera of bacteria, by study", 3476, 249, 2, 7, "MIT",
+        "GitHub biobakery/ibd_paper at commit ae9d98ad",
+        *_converted("shifts/ibd-genera.npz", "37199f68e1f72c736288de26ef48591a83e241fd3789b4bdd4ab29c46ca4e27f"),
+    ),
+    "emg-myo": Known(
+        "eight gestures of the hand from currents of the arm, by person", 19_873, 92, 8, 38, "MIT",
+        "GitHub aljazfrancic/myo-readings-dataset at commit 2630b1dd",
+        *_converted("shifts/emg-myo.npz", "ffc2bb8bdac890d254fe3a231db124aa07cf52ec63ba099f561cc74f7f9bac59"),
+    ),
+    "bbbc021-moa": Known(
+        "how compounds act, from the shapes of cells, by week", 632, 473, 13, 10,
+        "BSD; the images behind it may be CC BY-NC-SA",
+        "GitHub cytomining/cytominergallery at commit 05d496f1 (BBBC021)",
+        *_converted("shifts/bbbc021-moa.npz", "9cac10da0820eead96811fad117af887162c8ca8359535c61aefe9fb083cf00c"),
+    ),
+}  # fmt: skip
+
 KNOWN = {
     "mnist": Known(
         "handwritten digits, 28x28 grey pixels",
@@ -222,4 +262,5 @@ KNOWN = {
         to_get="gsat data fetch bladderbatch, or put the file at expression/bladderbatch.npz in the data folder; "
         "docs/data.md says how to make it",
     ),
+    **SHIFTS,
 }

@@ -127,13 +127,17 @@ def distinct(path: Path, what: str, names: Sequence[Any], remedy: str = "") -> N
         )
 
 
+class AbsentError(ValueError):
+    """What an option names is not in the file."""
+
+
 def among(path: Path, option: str, name: str, names: Iterable[str], what: str) -> str:
     """`name`, which `option` asks for and which must be one of the file's `names`."""
     names = [str(each) for each in names]
     if name not in names:
         near = get_close_matches(name, names, n=1)
         guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{path} must have the {what} that {option}={name!r} names, it has {listed(names)}{guess}")
+        raise AbsentError(f"{path} must have the {what} that {option}={name!r} names, it has {listed(names)}{guess}")
     return name
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-PER_ROW = ("y", "batch", "split")
+PER_ROW = ("y", "batch", "split", "group")
 PER_FEATURE = ("feature_names", "feature_groups")
 
 
@@ -34,6 +34,8 @@ class Table:
         (n, *features), what was added to the clean samples, where that is known.
     feature_groups
         One block number per feature, as the costs take them, where features belong together.
+    group
+        One entry per sample, any dtype: rows that belong together, as those of one person or place.
     """
 
     X: NDArray[Any]
@@ -46,6 +48,7 @@ class Table:
     split: NDArray[Any] | None = None
     shift: NDArray[Any] | None = None
     feature_groups: tuple[int, ...] | None = None
+    group: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.X, np.ndarray):
@@ -137,11 +140,12 @@ class Table:
 
         The rows are lined up class by class and every (1/test_fraction)-th goes to the test side, so that
         each class is within one row of its share, also when there are many small classes.
+        Where there is a `group`, whole groups are lined up instead, each with the rarest class among its rows.
 
         Parameters
         ----------
         test_fraction
-            The share of the test rows, above 0 and below 1.
+            The share of the test rows, or of the groups, above 0 and below 1.
         seed
             Same seed, same rows.
 
@@ -151,28 +155,30 @@ class Table:
             The same rows in the same order.
         """
         rng = np.random.default_rng(seed)
-        codes = np.zeros(len(self), dtype=np.int64) if self.y is None else self.codes
-        line = rng.permutation(len(self))
+        codes, unit = self._units()
+        line = rng.permutation(len(codes))
         class_order = rng.permutation(codes.max(initial=0) + 1)
         line = line[np.argsort(class_order[codes[line]], kind="stable")]
-        count = np.floor(np.arange(len(self) + 1) * test_fraction + 0.5)
-        split = np.full(len(self), "train")
+        count = np.floor(np.arange(len(codes) + 1) * test_fraction + 0.5)
+        split = np.full(len(codes), "train")
         split[line[np.diff(count) > 0]] = "test"
         if not 0 < test_fraction < 1 or len(set(split.tolist())) < 2:
+            what = "rows" if self.group is None else "groups"
             raise ValueError(
-                f"test_fraction must leave at least one of {len(self)} rows on each side, got {test_fraction}"
+                f"test_fraction must leave at least one of {len(codes)} {what} on each side, got {test_fraction}"
             )
-        return replace(self, split=split)
+        return replace(self, split=split[unit])
 
     def describe(self) -> dict[str, Any]:
-        """Counts of samples, features, classes and batches, and where they come from.
+        """Counts of samples, features, classes, batches and groups, and where they come from.
 
         Labels that are not whole numbers are targets of a regression and have no classes.
 
         Returns
         -------
         dict
-            n, features, classes and batches (each with its count, or None), source and checksum, as JSON can hold them.
+            n, features, classes and batches (each with its count, or None), source and checksum, as JSON can hold them;
+            groups, their number, where rows belong together.
         """
         numeric = self.y is not None and self.y.dtype.kind == "f" and bool((self.y % 1).any())
         return {
@@ -180,6 +186,7 @@ class Table:
             "features": math.prod(self.X.shape[1:]),
             "classes": None if numeric else _counts(self.y),
             "batches": _counts(self.batch),
+            **({} if self.group is None else {"groups": len(np.unique(self.group))}),
             "source": self.source,
             "checksum": self.checksum,
         }
@@ -191,6 +198,17 @@ class Table:
                 "make one with .split_at_random(test_fraction, seed)"
             )
         return self.subset(self.split == side)
+
+    def _units(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The class of each row, or of each group, for which its rarest stands; and which of them a row of X is in."""
+        codes = np.zeros(len(self), dtype=np.int64) if self.y is None else self.codes
+        if self.group is None:
+            return codes, np.arange(len(self))
+        names, unit = np.unique(self.group, return_inverse=True)
+        rank = np.argsort(np.argsort(np.bincount(codes)))[codes]  # 0: the rarest class
+        rarest = np.full(len(names), rank.max(initial=0))
+        np.minimum.at(rarest, unit, rank)
+        return rarest, unit
 
     def _labels(self) -> NDArray[Any]:
         if self.y is None:

@@ -9,14 +9,17 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.gsat import GSATClassifier, GSATRegressor
+from gsat.estimators.cv import GSATClassifierCV
+from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.loading import load
+from gsat.estimators.regressor import GSATRegressor
 
 __all__ = [
     "ERMClassifier",
     "FGMClassifier",
     "FGSMClassifier",
     "GSATClassifier",
+    "GSATClassifierCV",
     "GSATRegressor",
     "PGDClassifier",
     "StructuredATClassifier",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,17 +17,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
-from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
+from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.estimators.judging import warn_if_falling
-from gsat.estimators.module import build_module, check_module, probe
+from gsat.estimators.module import build_module, check_module, outputs, probe
+from gsat.estimators.preparing import prepared, units
 from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.models.modes import frozen
 from gsat.training import History, Validation, gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
@@ -44,6 +43,7 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
     history_: History
     lam_: float | None
     mean_norm_: float
+    metric_: Metric | None = None
     mean_: NDArray[np.float32]
     scale_: NDArray[np.float32]
     n_samples_: int
@@ -69,6 +69,7 @@ class TorchEstimator(Fitted):
     schedule: Any = _defaults.SCHEDULE
     ema: float | None = None
     standardize: bool = True
+    prepare: str = _defaults.PREPARE
     device: Any = None
     warm_start: bool = False
     early_stopping: bool = False
@@ -217,52 +218,43 @@ class TorchEstimator(Fitted):
             return X.reshape(len(X), -1)
         return X
 
-    def _rows(self, X: Any) -> Standardised:
-        """New samples, checked against those of fit."""
+    def _rows(self, X: Any, batch: Any = None) -> Standardised:
+        """New samples, checked against those of fit, as the module sees them."""
         check_is_fitted(self, "module_")
         _checks.not_anndata("X", X, "gsat.tl.predict(adata, classifier)")
         X = validate_data(self, self._flat(X), reset=False, **CHECKS)
         _checks.fits_float32("X", X)
-        return Standardised(X, self.mean_, self.scale_, self.in_shape)
+        return self._seen(X, batch)
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
+    def _seen(self, X: Any, batch: Any) -> Standardised:
+        """Checked samples as the module sees them."""
+        return Standardised(prepared(X, self.prepare, batch), self.mean_, self.scale_, self.in_shape)
+
+    def _outputs(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """What the module returns, (n, outputs)."""
-        return self._pass(self._rows(X))
+        return self._pass(self._rows(X, batch))
 
     def _pass(self, rows: Standardised | View) -> NDArray[np.float64]:
         """What the module returns for samples as it sees them."""
-        module = self.module_
-        if next(module.parameters()).device.type == "cpu":
-            module = deepcopy(module).double()  # so that a sample's result does not depend on the others in the pass
-        like = next(module.parameters())
-        found = []
-        room = torch.empty(0)  # one block of memory for all parts: freed and taken anew, glibc lets it grow
-        with frozen(module), torch.no_grad():
-            for part in pieces(len(rows), self.n_features_in_, times=4):
-                x = torch.from_numpy(rows[part])
-                room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
-                found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
-        outputs = np.concatenate(found)
-        if not np.isfinite(outputs).all():
-            wrong = int((~np.isfinite(outputs)).any(1).sum())
-            raise ValueError(
-                f"the outputs of the module must be finite, got NaN or infinite ones for {wrong} of {len(rows)} samples"
-            )
-        return outputs
+        return outputs(self.module_, rows, self.n_features_in_)
 
     def _perturb(self, X: Any, targets: Tensor, loss: SampleLoss, batch: Any) -> NDArray[np.float32]:
         """The defence's perturbation of the samples, group by group, in the units and the shape of X."""
-        rows = self._rows(X)
-        like = next(self.module_.parameters())
+        rows = self._rows(X, batch)
         defence = self._trained_defence(loss)
-        batch = None if batch is None else np.asarray(batch)
         found = np.empty(rows.X.shape, np.float32)
         for begin in range(0, len(rows), self.group_size):
             chosen = slice(begin, begin + self.group_size)
-            x = torch.from_numpy(rows[chosen]).to(like)
-            moved = defence(self.module_, x, targets[chosen].to(like.device), None if batch is None else batch[chosen])
-            found[chosen] = (moved - x).flatten(1).cpu().numpy() * self.scale_
+            found[chosen] = self._moved(defence, rows, targets, batch, chosen) * self.scale_ * units(rows.X, chosen)
         return found.reshape(np.shape(X))
+
+    def _moved(self, defence: Defence, rows: Standardised, targets: Tensor, batch: Any, chosen: Any) -> NDArray[Any]:
+        """The perturbation of the chosen rows as one group, (m, features), in the units that the module sees."""
+        like = next(self.module_.parameters())
+        x = torch.from_numpy(rows[chosen]).to(like)
+        batch = None if batch is None else np.asarray(batch)[chosen]
+        moved = defence(self.module_, x, targets[chosen].to(like.device), batch)
+        return np.asarray((moved - x).flatten(1).cpu().numpy())
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted estimator as a folder of safetensors and JSON that `gsat.load` opens.
@@ -279,20 +271,22 @@ class TorchEstimator(Fitted):
         """
         return save(self, folder)
 
-    def module_input(self, X: Any) -> NDArray[np.float32]:
+    def module_input(self, X: Any, batch: Any = None) -> NDArray[np.float32]:
         """The samples as `module_` sees them.
 
         Parameters
         ----------
         X
             Samples (n, features), or (n, *in_shape).
+        batch
+            One id per sample, for prepare="centre"; None: all samples are of one batch.
 
         Returns
         -------
         array
-            The standardised samples, (n, features) or (n, *in_shape).
+            The prepared and standardised samples, (n, features) or (n, *in_shape).
         """
-        return self._rows(X)[:]
+        return self._rows(X, batch)[:]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

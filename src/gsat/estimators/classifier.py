@@ -55,7 +55,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             One weight >= 0 for each sample, or None. Rows are drawn into groups in proportion to their weights, so that
             the loss and the adversary see them alike: a weight of 2 is a row that is there twice, 0 one that is not.
         batch
-            One id per sample, for a structure in each batch; or None.
+            One id per sample, for a structure in each batch and for prepare="centre"; or None.
 
         Returns
         -------
@@ -100,13 +100,14 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         if self.warm_start and hasattr(self, "module_") and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y must hold the classes of the last fit with warm_start=True, got {classes.tolist()}")
         self.classes_ = classes
-        samples = Samples(X, np.searchsorted(classes, y), weights, batch)
+        samples = Samples(X, np.searchsorted(classes, y), weights, batch).prepared(self.prepare)
         used = samples.used
         self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
         held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume)
         self.temperature_ = 1.0
         if self.calibrate:
-            logits = self._pass(View(Standardised(X, self.mean_, self.scale_, self.in_shape), Positions(held)))
+            rows = Standardised(samples.X, self.mean_, self.scale_, self.in_shape)
+            logits = self._pass(View(rows, Positions(held)))
             self.temperature_ = temperature(logits, samples.targets[held], None if weights is None else weights[held])
         return self
 
@@ -158,52 +159,80 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         super()._judge(rows, targets, some)
         warn_if_at_chance(self._pass(View(rows, Positions(some))).argmax(1), targets[some])
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The logits of the classes.
 
         Parameters
         ----------
         X
             Samples (n, features), or (n, *in_shape).
+        batch
+            One id per sample, for prepare="centre"; None: all samples are of one batch.
 
         Returns
         -------
         array
             (n, classes); for two classes the difference of the second to the first, (n,).
         """
-        logits = self._outputs(X)
+        logits = self._outputs(X, batch)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The probability of each class, softmax(logits / temperature_).
 
         Parameters
         ----------
         X
             Samples (n, features), or (n, *in_shape).
+        batch
+            One id per sample, for prepare="centre"; None: all samples are of one batch.
 
         Returns
         -------
         array
             Probabilities (n, classes), in the order of classes_.
         """
-        return np.asarray(softmax(self._outputs(X) / self.temperature_, axis=1))
+        return self._chances(self._rows(X, batch))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def _chances(self, rows: Standardised) -> NDArray[np.float64]:
+        return np.asarray(softmax(self._pass(rows) / self.temperature_, axis=1))
+
+    def predict(self, X: Any, batch: Any = None) -> NDArray[Any]:
         """The most probable class of each sample.
 
         Parameters
         ----------
         X
             Samples (n, features), or (n, *in_shape).
+        batch
+            One id per sample, for prepare="centre"; None: all samples are of one batch.
 
         Returns
         -------
         array
             Labels (n,).
         """
-        best = self._outputs(X).argmax(1)
+        best = self._outputs(X, batch).argmax(1)
         return np.asarray(self.classes_[best])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> float:
+        """The accuracy.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Samples, labels, and weights or None.
+        batch
+            As in `predict`.
+
+        Returns
+        -------
+        float
+            The weighted share of samples whose class is predicted.
+        """
+        from sklearn.metrics import accuracy_score
+
+        return float(accuracy_score(y, self.predict(X, batch), sample_weight=sample_weight))
 
     def perturb(self, X: Any, y: Any, *, batch: Any = None) -> NDArray[np.float32]:
         """The worst perturbation of the samples that the adversary of training finds, group by group.
@@ -232,7 +261,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         X, y, batch
             Samples, labels of fit, and one batch id per sample or None.
         radii
-            In the units that the module sees, after standardisation.
+            In the units that the module sees, after preparation and standardisation.
         cost
             By default α·g(Δ) + (1−α)·‖Δ‖²_F with the structure and alpha of the classifier, ‖Δ‖²_F where it has none.
         **options
@@ -243,7 +272,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         Certificate
             The bounds, with what they were computed from.
         """
-        rows = self._rows(X)
+        rows = self._rows(X, batch)
         options = {"group_size": min(self.group_size, len(rows)), **options}
         options.setdefault("feature_mask", self._certified_mask())
         cost = self._certified_cost(batch) if cost is None else cost

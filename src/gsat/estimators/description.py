@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gsat import _checks, registry
+from gsat import _checks, _defaults, registry
 from gsat.solvers.inner import NAMED as SOLVERS
 
 Rule = Callable[[str, Any], Any]
@@ -18,6 +18,7 @@ Rule = Callable[[str, Any], Any]
 MOST = 2**40  # of any size or count: beyond every machine, and far from the limits of a 64-bit number
 LONGEST = 1000  # characters of a name
 SCALAR = (str, int, float, bool)
+GIVEN = "given"  # a metric that was given as an object: it is among the tensors
 
 
 def check_description(about: dict[str, Any], allowed: set[str]) -> None:
@@ -49,7 +50,12 @@ def check_description(about: dict[str, Any], allowed: set[str]) -> None:
 def check_tensors(tensors: dict[str, Tensor], fitted: dict[str, Any]) -> None:
     """Raise unless the tensors beside the weights have the sizes of the description, and all are finite numbers."""
     d, n_classes = fitted["n_features_in_"], len(fitted.get("classes_", ()))
-    shapes = {"mean_": (d,), "scale_": (d,), "class_weights": (n_classes,)}
+    r = len(stretch) if (stretch := tensors.get("metric:stretch")) is not None and stretch.ndim else 0
+    shapes: dict[str, tuple[int, ...]] = {"mean_": (d,), "scale_": (d,), "class_weights": (n_classes,)}
+    metric = {"metric:directions": (r, d), "metric:stretch": (r,), "metric:rest": (1,)}
+    if (some := metric.keys() & tensors) and len(some) < len(metric):
+        raise ValueError(f"must have all of {', '.join(metric)} or none, got {', '.join(sorted(some))}")
+    shapes |= metric
     for name in ("mean_", "scale_"):
         if name not in tensors:
             raise ValueError(f"must have the tensor {name}, got none")
@@ -201,11 +207,12 @@ PARAMS: dict[str, Rule] = {
     "module": _or_none(_text),
     "module_options": _or_none(_object),
     "in_shape": _or_none(_shape),
-    "hidden": _whole(1),
+    "hidden": _whole(),
     "eta0": _real(least=0),
     "schedule": _name_of(("constant", "cosine")),
     "ema": _or_none(_real(least=0, most=1)),
     "standardize": _flag,
+    "prepare": _name_of(_defaults.PREPARATIONS),
     "warm_start": _flag,
     "early_stopping": _flag,
     "validation_fraction": _real(above=0, below=1),
@@ -223,6 +230,8 @@ PARAMS: dict[str, Rule] = {
     "n_inner": _whole(),
     "feature_groups": _or_none(_scalars),
     "feature_mask": _or_none(_list),
+    "metric": _or_none(_name_of((*_defaults.METRICS, GIVEN))),
+    "gamma": _real(least=0),
     "eps": _real(least=0),
 }
 FITTED: dict[str, Rule] = {
@@ -238,6 +247,6 @@ FITTED: dict[str, Rule] = {
     "feature_names_in_": _texts,
 }
 OPTIONS: dict[str, dict[str, Rule]] = {  # of gsat's own networks
-    "elu": {"hidden": _whole(1)},
+    "elu": {"hidden": _whole()},
     "alexnet": {"width": _real(above=0, most=1000), "channels_last": _or_none(_flag)},
 }

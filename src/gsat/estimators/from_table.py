@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.cv import GSATClassifierCV, chosen
 from gsat.estimators.gsat import GSATClassifier
 from gsat.training import History
 
@@ -41,16 +42,18 @@ class Plan:
         Its name in `gsat.registry`.
     size
         A fraction of E‖X‖₂: the budget of GSAT, the eps of the others.
-    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize
+    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare
         As in `GSATClassifier`; seed is its random_state.
     n_inner
         Gradients for a group; None for the default of the classifier.
     early_stopping, validation_fraction, calibrate
         As in `GSATClassifier`.
+    metric, gamma
+        Of GSAT, as in `GSATClassifier`.
     model, options
         The name of the network and its options.
     per_batch
-        Whether the defence is given the batches of the table.
+        Whether the classifier is given the batches of the table.
     device
         Of torch; "auto" for a GPU where there is one.
     """
@@ -71,11 +74,14 @@ class Plan:
     solver: str = _defaults.SOLVER
     seed: int = 0
     standardize: bool = False
+    prepare: str = _defaults.PREPARE
     per_batch: bool = False
     device: str | None = None
     early_stopping: bool = False
     validation_fraction: float = _defaults.VALIDATION_FRACTION
     calibrate: bool = False
+    metric: str | None = _defaults.METRIC
+    gamma: float = _defaults.GAMMA
 
     @property
     def inner(self) -> int:
@@ -132,6 +138,43 @@ def train(
     return Trained(classifier, plan)
 
 
+def choose(table: Table, plan: Plan, *, prepare: str = "choose", jobs: int = 1) -> tuple[dict[str, Any], pd.DataFrame]:
+    """What `GSATClassifierCV` chooses for a plan on the batches of a table.
+
+    Parameters
+    ----------
+    table
+        Training samples, their labels and batches.
+    plan
+        Everything that is not chosen.
+    prepare
+        "choose", or the preparation of all candidates.
+    jobs
+        Models trained at a time.
+
+    Returns
+    -------
+    changes, frame
+        The fields of the plan that were chosen, and how every candidate did, the best first.
+    """
+    template = classifier_for(replace(plan, defence=_defaults.STRUCTURE), table)
+    search = GSATClassifierCV(template, prepare=prepare, n_jobs=jobs, random_state=plan.seed)
+    candidates, scores, _ = search.search(samples(table), table.y, table.batch)
+    best = candidates[scores.best()]
+    erm = isinstance(best, ERMClassifier)
+    changes = {
+        "defence": "erm" if erm else best.structure,
+        "size": plan.size if erm else best.budget,
+        "gamma": plan.gamma if erm else best.gamma,
+        "prepare": best.prepare,
+        "options": {**plan.options, "hidden": best.hidden},
+    }
+    results = scores.table([chosen(one) for one in candidates])
+    frame = pd.DataFrame({name: values for name, values in results.items() if name != "params"})
+    frame.columns = frame.columns.str.removeprefix("param_")
+    return changes, frame.sort_values(["mean_test_score", "mean_test_loss"], ascending=[False, True])
+
+
 def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
     """The classifier of a plan.
 
@@ -158,6 +201,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "schedule": plan.schedule,
         "ema": plan.ema,
         "standardize": plan.standardize,
+        "prepare": plan.prepare,
         "random_state": plan.seed,
         "early_stopping": plan.early_stopping,
         "validation_fraction": plan.validation_fraction,
@@ -171,6 +215,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         return OF_SIZE_EPS[name](plan.size, **shared)
     shared |= {"k": plan.k, "feature_groups": table.feature_groups}
     if name in registry.STRUCTURES:
+        shared |= {"metric": plan.metric, "gamma": plan.gamma}
         return GSATClassifier(name, lam=plan.lam, budget=plan.size, alpha=plan.alpha, solver=plan.solver, **shared)
     return StructuredATClassifier(name.removeprefix(registry.BY_ATTACK), eps=plan.size, **shared)
 
@@ -208,3 +253,26 @@ def known_rows(table: Table, classifier: TorchClassifier) -> Table:
     """
     seen = np.isin(table.y, classifier.classes_)  # type: ignore[arg-type]
     return table if seen.all() else table.subset(seen)
+
+
+def predictable_rows(table: Table, classifier: TorchClassifier, *, per_batch: bool) -> Table:
+    """The rows that the classifier can predict: all, or of a centred one those that are not alone in their batch.
+
+    Parameters
+    ----------
+    table, classifier
+        Samples, and a fitted classifier.
+    per_batch
+        Whether the classifier is given the batches of the table; else the table is one batch.
+
+    Returns
+    -------
+    Table
+        The table itself where all rows can be predicted.
+    """
+    if classifier.prepare != "centre" or len(table) == 0:
+        return table
+    batch = table.batch if per_batch else np.zeros(len(table))
+    _, code, count = np.unique(np.asarray(batch), return_inverse=True, return_counts=True)
+    together = count[code] > 1
+    return table if together.all() else table.subset(together)

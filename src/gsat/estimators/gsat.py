@@ -1,24 +1,23 @@
-"""GSAT as a classifier and as a regressor with scikit-learn's interface; fitted names end in an underscore."""
+"""GSAT as a classifier with scikit-learn's interface, and what it shares with the regressor."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
+from torch import nn
 
-from gsat import _defaults, registry
-from gsat.costs import GroupCost, PerBatch
+from gsat import _checks, _defaults, registry
+from gsat._arrays.standardise import Standardised
+from gsat.costs import GroupCost, Metric, PerBatch
 from gsat.defences import Defence
-from gsat.estimators.base import Fitted, TorchEstimator
+from gsat.estimators.base import TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.partial import partial_fit
-from gsat.estimators.samples import Samples, checked_weights
-from gsat.losses import SampleLoss, half_squared_error
+from gsat.estimators.samples import Samples
+from gsat.estimators.weighted import Positions, View
+from gsat.losses import SampleLoss
 from gsat.training.budget import priced
 
 
@@ -35,6 +34,30 @@ class GSATEstimator(TorchEstimator):
     n_inner: int = _defaults.N_INNER_GSAT
     feature_groups: Any = None
     feature_mask: Any = None
+    metric: Any = _defaults.METRIC
+    gamma: float = _defaults.GAMMA
+
+    def _ready(
+        self, samples: Samples, positions: Positions, n_outputs: int, seed: int, module: nn.Module | None
+    ) -> tuple[Standardised, nn.Module]:
+        rows, module = super()._ready(samples, positions, n_outputs, seed, module)
+        self.metric_ = self._metric_of(samples, rows, positions.rows)
+        return rows, module
+
+    def _metric_of(self, samples: Samples, rows: Standardised, used: NDArray[np.int64]) -> Metric | None:
+        """The metric of the rows that are trained on, as the module sees them."""
+        if self.metric is None or isinstance(self.metric, Metric):
+            return self.metric
+        _checks.one_of("metric", self.metric, _defaults.METRICS)
+        gamma = _checks.number("gamma", self.gamma, least=0)
+        batch = None if samples.batch is None else samples.batch[used]
+        one_batch = batch is None or len(np.unique(batch)) == 1
+        if gamma == 0 or (one_batch and self.metric == "auto"):
+            return None
+        kind = "batches" if self.metric == "auto" else self.metric
+        labels = samples.targets[used] if self._has_classes else None
+        weights = None if samples.weights is None else samples.weights[used]
+        return Metric.from_batches(View(rows, Positions(used)), labels, batch, gamma=gamma, kind=kind, weights=weights)
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
         registry.structure(self.structure)  # the name of another defence is none of a structure
@@ -51,6 +74,7 @@ class GSATEstimator(TorchEstimator):
             group_size=min(self.group_size, self.n_samples_),
             loss=loss,
             seed=seed,
+            metric=self.metric_,
         )
 
     def _rule(self) -> dict[str, Any]:
@@ -78,7 +102,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         "low-rank", "group-sparse", "universal", "universal-one" or "unstructured". "universal" trains with one shift
         for every two samples of the group, which trains better than the single shift of "universal-one".
     lam, budget
-        "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data; "paper"; or a number.
+        "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data, where a class r times
+        smaller than the largest counts r-fold; "paper"; or a number.
     alpha
         Weight of the structure in the cost, 0 to 1. None takes what trains best: 0.1 for "group-sparse", else 0.2.
     k
@@ -88,20 +113,30 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     n_outer, group_size
         The number of groups, and of samples in each.
     module, module_options, hidden
-        None (one hidden layer of `hidden` ELU units), a name or path for gsat.models.build, a function, called with
-        in_shape, the number of outputs and **module_options, or a torch.nn.Module, a copy of which is trained.
+        None (one hidden layer of `hidden` ELU units, a linear model for 0), a name or path for gsat.models.build, a
+        function, called with in_shape, the number of outputs and **module_options, or a torch.nn.Module, a copy of
+        which is trained.
     in_shape
         The shape of a sample where the module wants another than (features,): (1, 28, 28) for "alexnet".
     eta0, schedule, ema
         Learning rate of Adam, its schedule and the decay of an average of the weights, as in `gsat.gdadmm`.
     standardize
         Columns to mean 0 and deviation 1 inside; perturbations are then in units of the deviation.
+    prepare
+        What is done to the samples before that: "none"; "centre" takes away the mean of each batch, so that a batch is
+        predicted as a whole, two samples of it at least; "zscore" takes each sample less its own mean, divided by its
+        own deviation over the features. Perturbations leave these means and deviations as they are.
     class_weight
         None, "balanced", or a dict, as in scikit-learn.
     calibrate
         Whether predict_proba is softmax(logits / T), T fitted on held-out rows; predictions stay as they are.
     feature_groups, feature_mask
         A block for each column; True for the columns that the adversary may move.
+    metric, gamma
+        Along which directions moving is cheap, and how much cheaper (`gsat.Metric`): "batches", as the batches that fit
+        is given are shifted and as samples vary inside a class and a batch; "within" or "between", one of both alone;
+        "auto", "batches" where there are two batches or more, else None; None, all directions alike, as in the paper;
+        or a Metric of the samples as the module sees them. `budget` is then the length of Z, with Δ = Z·A.
     device
         Of torch; None for the CPU.
     warm_start
@@ -135,6 +170,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         E‖X‖₂ of the training samples as the module sees them.
     mean_, scale_
         Mean and deviation of each column.
+    metric_
+        The Metric of the adversary, or None.
     temperature_
         T of the probabilities, 1 without calibrate.
     n_iter_
@@ -148,117 +185,3 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
 
     def _certified_mask(self) -> Any:
         return self.feature_mask
-
-
-class FittedRegressor(RegressorMixin, Fitted):  # type: ignore[misc]
-    """What `fit` leaves on a regressor beside the rest."""
-
-    y_mean_: float
-    y_scale_: float
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class GSATRegressor(FittedRegressor, GSATEstimator):
-    """As `GSATClassifier`, for numbers: squared loss of the standardised target.
-
-    Parameters
-    ----------
-    structure, **others
-        Those of `GSATClassifier` but class_weight and calibrate.
-
-    Attributes
-    ----------
-    module_, history_, lam_, mean_norm_, mean_, scale_
-        As in `GSATClassifier`.
-    y_mean_, y_scale_
-        Mean and deviation of the numbers in training.
-    """
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
-        """Train on samples with numbers.
-
-        Parameters
-        ----------
-        X
-            Samples (n, features), dense, sparse or memory-mapped; or (n, *in_shape).
-        y
-            Numbers (n,).
-        sample_weight
-            One weight >= 0 for each sample, by which rows are drawn into groups, as in `GSATClassifier.fit`; or None.
-        batch
-            One id per sample, for a structure in each batch; or None.
-
-        Returns
-        -------
-        self
-            The fitted regressor.
-        """
-        X, y = self._checked(X, y, y_numeric=True)
-        weights = checked_weights(sample_weight, X)
-        self._standardise_targets(y, weights)
-        self._fit(Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
-        return self
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
-        """Go on training with more samples, for one pass over them, as in `GSATClassifier.partial_fit`.
-
-        Parameters
-        ----------
-        X, y, sample_weight, batch
-            As in `fit`. The first call fixes the standardisation of samples and numbers.
-
-        Returns
-        -------
-        self
-            The regressor.
-        """
-        first = not hasattr(self, "module_")
-        X, y = self._checked(X, y, reset=first, y_numeric=True)
-        weights = checked_weights(sample_weight, X)
-        if first:
-            self._standardise_targets(y, weights)
-        partial_fit(self, Samples(X, self._targets(y), weights, batch), 1, half_squared_error)
-        return self
-
-    def _standardise_targets(self, y: Any, weights: NDArray[np.float64] | None) -> None:
-        y = np.asarray(y, dtype=np.float64)
-        self.y_mean_ = float(np.average(y, weights=weights))
-        self.y_scale_ = math.sqrt(np.average(np.square(y - self.y_mean_), weights=weights)) or 1.0
-
-    def _targets(self, y: Any) -> NDArray[np.float32]:
-        return ((np.asarray(y, dtype=np.float64) - self.y_mean_) / self.y_scale_).astype(np.float32)
-
-    def _chance(self, targets: NDArray[Any]) -> float:
-        return 0.5 * float(np.var(targets, dtype=np.float64))
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """The predicted number of each sample.
-
-        Parameters
-        ----------
-        X
-            Samples (n, features), or (n, *in_shape).
-
-        Returns
-        -------
-        array
-            Numbers (n,).
-        """
-        return np.asarray(self._outputs(X)[:, 0] * self.y_scale_ + self.y_mean_)
-
-    def perturb(self, X: Any, y: Any, *, batch: Any = None) -> NDArray[np.float32]:
-        """The worst perturbation of the samples that the adversary of training finds, group by group.
-
-        Parameters
-        ----------
-        X, y
-            Samples (n, features), or (n, *in_shape), and numbers (n,).
-        batch
-            One id per sample, or None.
-
-        Returns
-        -------
-        array
-            Δ, of the shape and in the units of X.
-        """
-        return self._perturb(X, torch.from_numpy(self._targets(y)), half_squared_error, batch)

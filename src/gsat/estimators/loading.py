@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
+from gsat.costs import Metric
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.baselines import (
     ERMClassifier,
@@ -20,10 +21,11 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.description import check_description, check_tensors
+from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
-from gsat.estimators.gsat import GSATClassifier, GSATRegressor
+from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.module import build_module
+from gsat.estimators.regressor import GSATRegressor
 from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
@@ -85,6 +87,11 @@ def _fitted(
     for name, value in fitted.items():
         setattr(estimator, name, np.asarray(value, LISTS[name]) if name in LISTS else value)
     estimator.mean_, estimator.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
+    if "metric:directions" in tensors:
+        directions, stretch, rest = (tensors[f"metric:{name}"] for name in ("directions", "stretch", "rest"))
+        estimator.metric_ = Metric(directions, stretch, float(rest))
+    if about["params"].get("metric") == GIVEN:
+        estimator.set_params(metric=estimator.metric_)
     if isinstance(estimator, TorchClassifier):
         estimator._loss = WeightedCrossEntropy(tensors.get("class_weights"))
     weights = {name.removeprefix("module:"): value for name, value in tensors.items() if name.startswith("module:")}

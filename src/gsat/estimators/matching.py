@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
 
-from gsat._arrays.chunks import pieces
+from gsat import _checks
 from gsat._arrays.standardise import dense
 from gsat.estimators.classifier import TorchClassifier
 
 Fill = Literal["error", "mean", "zero"]
 SHOWN = 5  # names in a message
-AT_ONCE = 32  # pieces that are put in order together: every call of the classifier checks all the names
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,17 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
         )
     if absent and missing == "mean" and not classifier.standardize:
         raise ValueError('missing = "mean" needs a model with standardize=True, which keeps the means of training')
+    if absent and missing == "mean" and classifier.prepare == "zscore":
+        raise ValueError(
+            'missing = "mean" needs a model with prepare="none" or "centre", got "zscore": the z-score of a '
+            "sample depends on all its features"
+        )
     return Alignment(order, absent, tuple(name for name in names if name not in set(wanted)))
 
 
-def probabilities(classifier: TorchClassifier, X: Any, alignment: Alignment, missing: Fill) -> NDArray[np.float64]:
+def probabilities(
+    classifier: TorchClassifier, X: Any, alignment: Alignment, missing: Fill, batch: Any = None
+) -> NDArray[np.float64]:
     """The probability of each class, for samples whose features are in any order.
 
     A few samples at a time are put in order, so that X is never copied whole.
@@ -113,33 +119,46 @@ def probabilities(classifier: TorchClassifier, X: Any, alignment: Alignment, mis
         Samples (n, features), dense or sparse.
     alignment, missing
         What `align` found, and what it was told of missing features.
+    batch
+        One id per sample, as in `predict_proba`; or None.
 
     Returns
     -------
     array
         Probabilities (n, classes).
     """
-    n, d = X.shape[0], len(alignment.order)
-    there = alignment.order >= 0
-    columns = alignment.order[there]
-    in_place = bool(there.all()) and np.array_equal(columns, np.arange(X.shape[1]))
-    if in_place and isinstance(X, np.ndarray):
-        return classifier.predict_proba(named(classifier, X))
-    filled = classifier.mean_ if missing == "mean" else np.zeros(d, np.float32)
-    parts = []
-    for part in pieces(n, d, AT_ONCE):
-        known = X[part]
-        rows = np.tile(filled, (known.shape[0], 1))
-        rows[:, there] = dense(known if in_place else known[:, columns], np.float32)
-        parts.append(classifier.predict_proba(named(classifier, rows)))
-    return np.concatenate(parts)
+    if X.shape[0] == 0:
+        raise ValueError("X must have at least one sample, got none")
+    filled = classifier.mean_ if missing == "mean" else np.zeros(len(alignment.order), np.float32)
+    return classifier._chances(classifier._seen(Aligned(X, alignment.order, filled), batch))
 
 
-def named(classifier: Any, rows: NDArray[Any]) -> Any:
-    """The rows with the names of the features, where the classifier was trained with names."""
-    if not hasattr(classifier, "feature_names_in_"):
-        return rows
-    return pd.DataFrame(rows, columns=classifier.feature_names_in_, copy=False)
+class Aligned:
+    """The rows of X with the features of a model in its order, float32; made and checked when they are asked for.
+
+    Parameters
+    ----------
+    X
+        Samples (n, features), dense or sparse.
+    order
+        As in `Alignment`, (d,).
+    filled
+        What missing features become, (d,).
+    """
+
+    def __init__(self, X: Any, order: NDArray[np.intp], filled: NDArray[np.float32]) -> None:
+        self.X, self.shape = X, (X.shape[0], len(order))
+        self.there, self.filled = order >= 0, filled
+        self.columns = order[self.there]
+        self.in_place = bool(self.there.all()) and np.array_equal(order, np.arange(X.shape[1]))
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        known = dense(self.X[rows] if self.in_place else self.X[rows][:, self.columns], np.float64)
+        assert_all_finite(known, input_name="X")
+        _checks.fits_float32("X", known)
+        found = np.tile(self.filled, (len(known), 1))
+        found[:, self.there] = known
+        return found
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,10 +6,13 @@ import math
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from gsat import _checks, models
+from gsat._arrays.chunks import pieces
 from gsat.models import layout
 from gsat.models.modes import frozen
 
@@ -50,7 +53,7 @@ def build_module(estimator: Any, n_outputs: int, seed: int) -> nn.Module:
         return deepcopy(spec)
     options = {**({"hidden": estimator.hidden} if spec == "elu" else {}), **(estimator.module_options or {})}
     if "hidden" in options:
-        _checks.count("hidden", options["hidden"], least=1)
+        _checks.count("hidden", options["hidden"])
     if isinstance(spec, str):
         return models.build(spec, shape, n_outputs, seed=seed, **options)
     if not callable(spec):
@@ -75,3 +78,39 @@ def probe(module: nn.Module, rows: Any, n_outputs: int) -> None:
             raise ValueError(f"{rule}, but fails on them: {error}") from error
     if tuple(outputs.shape) != (len(x), n_outputs):
         raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")
+
+
+def outputs(module: nn.Module, rows: Any, d: int) -> NDArray[np.float64]:
+    """What the module returns for all rows, a few at a time.
+
+    Parameters
+    ----------
+    module
+        Trained.
+    rows
+        Samples as the module sees them, n of d entries each; slices of them are arrays.
+    d
+        Entries of a sample.
+
+    Returns
+    -------
+    array
+        (n, outputs), finite.
+    """
+    if next(module.parameters()).device.type == "cpu":
+        module = deepcopy(module).double()  # so that a sample's result does not depend on the others in the pass
+    like = next(module.parameters())
+    found = []
+    room = torch.empty(0)  # one block of memory for all parts: freed and taken anew, glibc lets it grow
+    with frozen(module), torch.no_grad():
+        for part in pieces(len(rows), d, times=4):
+            x = torch.from_numpy(rows[part])
+            room = room if room.numel() else torch.empty_like(x, dtype=like.dtype, device=like.device)
+            found.append(module(room[: len(x)].copy_(x)).double().cpu().numpy().copy())
+    together = np.concatenate(found)
+    if not np.isfinite(together).all():
+        wrong = int((~np.isfinite(together)).any(1).sum())
+        raise ValueError(
+            f"the outputs of the module must be finite, got NaN or infinite ones for {wrong} of {len(rows)} samples"
+        )
+    return together

@@ -47,6 +47,12 @@ def partial_fit(estimator: Any, samples: Samples, n_outputs: int, loss: SampleLo
     n_outputs, loss
         Of the network.
     """
+    if estimator.prepare == "centre":
+        raise ValueError(
+            'prepare must be "none" or "zscore" for partial_fit, got "centre": the mean of a batch is that of all its '
+            "samples, of which a call has a part"
+        )
+    samples = samples.prepared(estimator.prepare)
     positions = estimator._positions(samples, samples.used)
     first = not hasattr(estimator, "module_")
     seed = estimator._seed()

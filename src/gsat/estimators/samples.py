@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from gsat import _checks
+from gsat.estimators.preparing import prepared
 from gsat.estimators.weighted import Positions, View, sorted_by_content
 
 
@@ -39,6 +41,15 @@ class Samples:
             object.__setattr__(self, "batch", np.asarray(self.batch))
         if self.batch is not None and len(self.batch) != len(self.targets):
             raise ValueError(f"batch must have one id per sample of X ({len(self.targets)}), got {len(self.batch)}")
+
+    def prepared(self, prepare: str) -> Samples:
+        """The same samples with X as `prepare` has it."""
+        if prepare == "centre" and self.batch is None:
+            warnings.warn(
+                'prepare="centre" takes away the mean of each batch, and fit was given no batch: all samples are one',
+                stacklevel=4,
+            )
+        return replace(self, X=prepared(self.X, prepare, self.batch, self.weights))
 
     @property
     def used(self) -> NDArray[np.int64]:

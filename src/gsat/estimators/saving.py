@@ -10,7 +10,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from gsat.estimators.description import check_description, check_tensors
+from gsat.costs import Metric
+from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
@@ -28,6 +29,9 @@ def save(estimator: Any, folder: str | Path) -> Path:
     params = {name: _plain(name, value) for name, value in given.items() if name not in NOT_SAVED}
     tensors = {f"module:{name}": value for name, value in estimator.module_.state_dict().items()}
     tensors |= {name: torch.from_numpy(getattr(estimator, name)) for name in ("mean_", "scale_")}
+    if (metric := estimator.metric_) is not None:
+        tensors |= {"metric:directions": metric.directions, "metric:stretch": metric.stretch}
+        tensors["metric:rest"] = torch.tensor([metric.rest], dtype=torch.float64)
     loss = getattr(estimator, "_loss", None)
     if loss is not None and loss.weights is not None:
         tensors["class_weights"] = loss.weights
@@ -53,6 +57,8 @@ def _plain(name: str, value: Any) -> Any:
         return [
             [_plain(name, key), _plain(name, weight)] for key, weight in value.items()
         ]  # JSON has only text as keys
+    if isinstance(value, Metric):
+        return GIVEN
     if isinstance(value, nn.Module):
         return f"{INSTANCE}{type(value).__module__}.{type(value).__qualname__}"
     if name == "random_state" and not isinstance(value, int):

@@ -21,6 +21,9 @@ COLOURS = {
     "group-sparse": "#ee7733",
     "low-rank": "#0077bb",
     "unstructured": "#ccbb44",
+    "low-rank, metric": "#33bbee",
+    "GSAT all": "#882255",
+    "logistic": "#999933",
 }
 AXES = {
     "universal": "eps / E‖X‖", "universal-all": "eps / E‖X‖", "pgd": "eps / E‖X‖", "low-rank": "rank",
@@ -65,7 +68,7 @@ def curves(panels: Sequence[Panel], *, y_label: str = "accuracy, %", columns: in
                 means,
                 marker="o",
                 ms=4,
-                ls="-" if name in OURS else "--",
+                ls="-" if _is_ours(name) else "--",
                 color=COLOURS.get(name),
                 label=shown(name),
             )[0]
@@ -76,6 +79,8 @@ def curves(panels: Sequence[Panel], *, y_label: str = "accuracy, %", columns: in
         axes.set_xlabel(panel.x_label, fontsize=9)
         if panel.log:
             axes.set_xscale("log")
+        elif all(float(x).is_integer() for xs, *_ in panel.lines.values() for x in xs):
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
@@ -86,16 +91,45 @@ def curves(panels: Sequence[Panel], *, y_label: str = "accuracy, %", columns: in
         ncols=min(7, len(known)),
         fontsize=9,
     )
+    return _png(figure)
+
+
+def _png(figure: Any) -> bytes:
     stream = BytesIO()
     figure.savefig(stream, format="png", dpi=110, metadata={"Software": None})
     return stream.getvalue()
 
 
+def rank_lines(means: pd.Series, difference: float, x_label: str) -> bytes:
+    """A PNG with the mean rank of each method, the best on top, and the critical difference as a bar from the best."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.9 + 0.27 * len(means)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    places = range(len(means))
+    best = float(means.iloc[0])
+    axes.axvspan(best, best + difference, color="#0077bb", alpha=0.12, lw=0)
+    axes.hlines(places, best, means.to_list(), color="#bbbbbb", lw=1)
+    axes.plot(means.to_list(), places, "o", color="#222222", ms=5)
+    axes.set_yticks(places, [shown(str(name)) for name in means.index], fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"{x_label}\nshaded: level with the best (Nemenyi, 5 %: {difference:.1f})", fontsize=9)
+    axes.grid(axis="x", alpha=0.3)
+    return _png(figure)
+
+
 def shown(name: str) -> str:
     """A defence as people write it."""
-    if name in OURS:
-        return f"GSAT {name}"
+    if _is_ours(name):
+        return name if name.startswith("GSAT") else f"GSAT {name}"
     return name.upper() if name in ("erm", "fgm", "fgsm", "pgd") else name
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it is GSAT: a structure, or one with what is said of it, as in "low-rank, metric"."""
+    return name.startswith((*OURS, "GSAT"))
 
 
 def lines(frame: pd.DataFrame, x: str, *, series: str = "defence", y: str = "accuracy") -> dict[str, Line]:

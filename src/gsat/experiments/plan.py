@@ -123,7 +123,8 @@ class Order:
         """What makes the results."""
         seeds = "" if self.seeds is None else f" --seeds {self.seeds}"
         size = "--quick" if self.scale.name == "quick" else f"--scale {self.scale.name}"
-        return f"gsat reproduce {experiment.name} {size}{seeds}"
+        tasks = "" if self.scale.tasks is None else f" --tasks {','.join(self.scale.tasks)}"
+        return f"gsat reproduce {experiment.name} {size}{seeds}{tasks}"
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Scale:
 
     strengths: points of a curve besides strength 0
     grid:      sizes that are tried for every defence where baselines are tuned
+    tasks:     the only ones that are run, in an experiment that has some; None for all
     """
 
     name: Name
@@ -48,6 +49,7 @@ class Scale:
     elu: Size
     strengths: int
     grid: int
+    tasks: tuple[str, ...] | None = None
 
     def pick(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """At most `strengths` of the values, evenly, the first and the last among them."""

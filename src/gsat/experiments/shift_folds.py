@@ -1,170 +1,92 @@
-"""One method on one fold: choose its strength on the training batches, test it on the batch that was held out."""
+"""One fold of the real shifts: every candidate tried on left-out training batches, then on the batch held out."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
+from gsat import _defaults
 from gsat.data import Table
-from gsat.estimators.from_table import Plan, classifier_for
+from gsat.estimators.leaving_out import best_of, folds_of
 from gsat.experiments.plan import Place
-from gsat.experiments.shift_tasks import Task, centred, inner_splits, known, loaded, most_variable, with_columns
+from gsat.experiments.shift_candidates import CENTRE, Candidate, Setting, linear, plain_networks, robust_networks
+from gsat.experiments.shift_tasks import Task, loaded
+from gsat.experiments.shift_training import Split, scored
 
-EQUAL = 1e-9  # shares that differ by less are equal
-LEAST = 1e-12  # of a probability, in a logarithm
-
-
-@dataclass(frozen=True)
-class Method:
-    """A way to train.
-
-    defence:   a name for `Plan`, or None for logistic regression
-    per_batch: the defence is told the batches of the training rows
-    centred:   rows are taken less the mean of their batch; this uses unlabelled samples of the test batch
-    """
-
-    defence: str | None
-    per_batch: bool = False
-    centred: bool = False
+CHOOSING = 0  # the seed whose trainings on inner folds choose
 
 
-METHODS = {
-    "erm": Method("erm"),
-    "pgd": Method("pgd"),
-    "universal": Method("universal"),
-    "universal, per batch": Method("universal", per_batch=True),
-    "group-sparse": Method("group-sparse"),
-    "low-rank": Method("low-rank"),
-    "logistic": Method(None),
-    "logistic, centred": Method(None, centred=True),
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all methods share; grids begin with the strongest.
-
-    sizes:    budget of GSAT and eps of PGD, as fractions of E‖X‖ of the standardised training rows
-    cs:       C of logistic regression
-    test_all: the strengths that were not chosen are tested too
-    """
-
-    sizes: tuple[float, ...] = (0.2, 0.06, 0.02)
-    cs: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
-    n_outer: int = 100
-    n_inner: int = 5
-    group_size: int = 64
-    eta0: float = 2e-3
-    schedule: str = "cosine"
-    validation_batches: int = 2
-    test_all: bool = False
-
-    def describe(self) -> dict[str, Any]:
-        """The setting as JSON."""
-        return asdict(self)
-
-    def strengths(self, method: Method) -> tuple[float, ...]:
-        """What there is to choose from; one number where there is no choice."""
-        if method.defence is None:
-            return self.cs
-        return (0.0,) if method.defence == "erm" else self.sizes
-
-
-def one_fold(place: Place, task: Task, held_out: str, seed: int, method: str, setting: Setting) -> pd.DataFrame:
+def one_fold(place: Place, task: Task, held_out: str, seed: int, setting: Setting) -> pd.DataFrame:
     """`fold` of the data of a task."""
-    return fold(loaded(task, place.data_dir), task, held_out, seed, method, setting)
+    return fold(loaded(task, place.data_dir), task, held_out, seed, setting)
 
 
-def fold(table: Table, task: Task, held_out: str, seed: int, method: str, setting: Setting) -> pd.DataFrame:
-    """Choose the strength without the batch `held_out`, then test it there; a row per strength.
+def fold(table: Table, task: Task, held_out: str, seed: int, setting: Setting) -> pd.DataFrame:
+    """All candidates trained without the batch `held_out` and tested on it, a row each.
 
-    size:       of the perturbation, or C of logistic regression; 0 where there is nothing to choose
-    validation, validation_loss: mean balanced accuracy and cross-entropy over `inner_splits` of the training batches
-    chosen:     whether it is the strength with the best validation, of equals that with the least validation_loss
-    accuracy, balanced_accuracy: on the rows of the test batch whose class was trained on; nan if not tested
+    data, fold, seed:  the task, the place of the batch among those held out (from 1), the seed of the networks
+    those of `Candidate`
+    inner, inner_loss: mean balanced accuracy and cross-entropy over the inner folds; nan but for the first seed
+    accuracy, balanced_accuracy: on the rows of the test batch whose class was trained on
+    n_train, n_test, seconds: rows, and the time of all trainings of the candidate
+
+    Linear models have no seed: they are in the rows of the first. The other networks have the preparation and width
+    with which ERM is best on the inner folds, and besides, without preparation, the width that is best so.
     """
-    how = METHODS[method]
-    table = centred(table) if how.centred else table
     away = np.asarray(table.batch) == held_out
     if not away.any():
         raise ValueError(f"held_out must be a batch of {task.name}, got {held_out!r}")
-    train = table.subset(~away)
-    test = known(train, table.subset(away))
-    begun = time.process_time()
-    grid = setting.strengths(how)
-    validation, loss = _validated(train, task, how, grid, setting, seed)
-    best = int(np.lexsort((loss, np.round(-validation / EQUAL)))[0])
-    scores = {"accuracy": np.full(len(grid), np.nan), "balanced_accuracy": np.full(len(grid), np.nan)}
-    for i in range(len(grid)) if setting.test_all else (best,):
-        tested = _tested(train, test, task, how, grid[i], setting, seed)
-        scores["accuracy"][i], scores["balanced_accuracy"][i] = tested.accuracy, tested.balanced_accuracy
-    return pd.DataFrame(
-        {
-            "data": task.name, "held_out": held_out, "seed": seed, "defence": method, "size": grid,
-            "validation": validation, "validation_loss": loss, "chosen": np.arange(len(grid)) == best, **scores,
-            "n_train": len(train), "n_test": len(test), "seconds": time.process_time() - begun,
-        }
-    )  # fmt: skip
+    outer, inner = Split.of(table, np.flatnonzero(~away)), inner_splits(table.subset(~away), setting.folds)
+    prepares = [one for one in _defaults.PREPARATIONS if one != CENTRE or outer.batch is not None]
+    plain = plain_networks(setting, prepares)
+    known = {one: _inner(one, inner, setting) for one in plain}
+    candidates = list(plain)
+    for base in bases(plain, np.array([known[one][:2] for one in plain])):
+        candidates += robust_networks(setting, base, several=outer.batch is not None)
+    if seed == CHOOSING:
+        candidates += linear(setting, prepares)
+    rows = []
+    for one in dict.fromkeys(candidates):
+        before = time.process_time()
+        accuracy, balanced, _ = scored(one, outer, setting, seed)
+        seconds, score, loss = time.process_time() - before, np.nan, np.nan
+        if seed == CHOOSING:
+            score, loss, more = known.get(one) or _inner(one, inner, setting)
+            seconds += more
+        rows.append(
+            {
+                "data": task.name, "fold": task.held_out.index(held_out) + 1, "seed": seed, **asdict(one),
+                "inner": score, "inner_loss": loss, "accuracy": accuracy, "balanced_accuracy": balanced,
+                "n_train": len(outer.train), "n_test": len(outer.y), "seconds": seconds,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True)
-class Tested:
-    """Shares of rows that are right, of all rows and as the mean over the classes, and the cross-entropy likewise."""
-
-    accuracy: float
-    balanced_accuracy: float
-    loss: float
-
-
-def _validated(
-    train: Table, task: Task, how: Method, grid: Sequence[float], setting: Setting, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean balanced accuracy and loss of each strength over the inner splits; nan where there is no choice."""
-    if len(grid) == 1:
-        return np.full(1, np.nan), np.full(1, np.nan)
-    found = [
-        [_tested(rows, away, task, how, strength, setting, seed) for strength in grid]
-        for _, rows, away in inner_splits(train, setting.validation_batches, seed)
-    ]
-    scores = np.array([[(tested.balanced_accuracy, tested.loss) for tested in row] for row in found]).mean(axis=0)
-    return scores[:, 0], scores[:, 1]
+def inner_splits(train: Table, n_folds: int) -> list[Split]:
+    """Training batches that are left out in turn, or random folds where none can be, people and places whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is one batch is said of the task
+        y, batch = np.asarray(train.y), np.asarray(train.batch)
+        found = folds_of(y, batch, cv="batches", n_folds=n_folds, seed=CHOOSING, group=train.group)
+    return [Split.of(train, rows) for rows, _ in found]
 
 
-def _tested(train: Table, test: Table, task: Task, how: Method, strength: float, setting: Setting, seed: int) -> Tested:
-    """How the method does on `test` that is trained on `train` alone."""
-    columns = most_variable(train, task.most_variable)
-    rows = with_columns(train, columns)
-    model = _logistic(rows, strength) if how.defence is None else _network(rows, how, strength, setting, seed)
-    share = model.predict_proba(test.X[:, columns])
-    truth = np.searchsorted(model.classes_, np.asarray(test.y))
-    right = share.argmax(axis=1) == truth
-    loss = -np.log(np.maximum(share[np.arange(len(truth)), truth], LEAST))
-    sizes = np.bincount(truth)
-    there = sizes > 0
-    return Tested(
-        float(right.mean()),
-        *(float(np.mean(np.bincount(truth, each)[there] / sizes[there])) for each in (right, loss)),
-    )
+def bases(plain: Sequence[Candidate], scores: NDArray[np.float64]) -> list[Candidate]:
+    """The best of the networks without preparation, and the best of all; scores: balanced accuracy and loss of each."""
+    bare = [place for place, one in enumerate(plain) if one.prepare == "none"]
+    first = bare[best_of(scores[bare, 0], scores[bare, 1])]
+    return [plain[place] for place in dict.fromkeys((first, best_of(scores[:, 0], scores[:, 1])))]
 
 
-def _network(rows: Table, how: Method, size: float, setting: Setting, seed: int) -> Any:
-    plan = Plan(
-        str(how.defence), size=size, n_outer=setting.n_outer, n_inner=setting.n_inner, eta0=setting.eta0,
-        group_size=setting.group_size, schedule=setting.schedule, seed=seed, standardize=True,
-    )  # fmt: skip
-    classifier = classifier_for(plan, rows).set_params(class_weight="balanced")
-    return classifier.fit_run(rows.X, rows.y, batch=rows.batch if how.per_batch else None, seed=seed)
-
-
-def _logistic(rows: Table, c: float) -> Any:
-    model = LogisticRegression(C=c, class_weight="balanced", max_iter=2000)
-    return make_pipeline(StandardScaler(), model).fit(rows.X, rows.y)
+def _inner(one: Candidate, splits: Sequence[Split], setting: Setting) -> tuple[float, float, float]:
+    """Mean balanced accuracy and cross-entropy over the inner folds, and the seconds it took."""
+    before = time.process_time()
+    found = np.array([scored(one, split, setting, CHOOSING)[1:] for split in splits])
+    return float(found[:, 0].mean()), float(found[:, 1].mean()), time.process_time() - before

@@ -3,174 +3,179 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
-from gsat.experiments.paired import EQUAL, in_words, summed_up, with_wins
-from gsat.experiments.pictures import Panel, curves, lines
+from gsat.experiments.paired import in_words
+from gsat.experiments.pictures import Panel, curves, lines, rank_lines
 from gsat.experiments.plan import Experiment, Outcome, Piece
 from gsat.experiments.setting import Scale
-from gsat.experiments.shift_folds import METHODS, Method, Setting, one_fold
-from gsat.experiments.shift_tasks import TASKS, Task
+from gsat.experiments.shift_candidates import Candidate, Setting, linear, plain_networks, robust_networks
+from gsat.experiments.shift_choice import GSAT_ALL, METHODS, OURS, PREPARED, VARIANTS, chosen, is_ours, over_seeds
+from gsat.experiments.shift_folds import CHOOSING, one_fold
+from gsat.experiments.shift_tables import ALL_SETS, best_baseline, by_fold, differences, hindsight, over_sets, ranks
+from gsat.experiments.shift_tables import summary as summary_of
+from gsat.experiments.shift_tasks import MOST, Task, chosen_tasks
 
-OURS = ("universal", "universal, per batch", "group-sparse", "low-rank")
-BASELINES = ("erm", "pgd", "logistic")
-LONG = Setting(
-    sizes=(0.2, 0.1, 0.05, 0.02), cs=(1e-3, 1e-2, 1e-1, 1.0), n_outer=200, validation_batches=3, test_all=True
-)
-SETTINGS = {
-    "quick": Setting(sizes=(0.2, 0.02), cs=(1e-3, 1e-1), n_outer=10, validation_batches=1),
-    "cpu": Setting(),
-    "overnight": LONG,
-    "paper": LONG,
-}
-SEEDS = {"quick": 1}  # 5 elsewhere
-SECONDS = {"erm": 0.003, "pgd": 0.006, "universal": 0.01, "group-sparse": 0.008, "low-rank": 0.01}  # of a step
+QUICK = Setting(
+    budgets=(0.03, 0.1), metric_budgets=(0.03, 0.1), gammas=(10.0,), draws=(0.1, 0.3), lengths=(0.5, 1.0),
+    dro_steps=(1e-2, 1e-1), coral=(1.0, 10.0), cs=(1e-3, 1e-1), metric_cs=(1e-3, 1e-1), shrinkages=(0.1, 0.6),
+    n_outer=20, folds=2,
+)  # fmt: skip
+LONG = Setting(n_outer=200, folds=4)
+SETTINGS = {"quick": QUICK, "cpu": Setting(), "overnight": LONG, "paper": LONG}
+SEEDS = {"quick": 1}  # 3 elsewhere
+HELD_OUT = {"quick": 2}  # batches of a task; all of its list elsewhere
+SHOWN = ("logistic", "erm", "pgd", "low-rank", "low-rank, metric", GSAT_ALL)  # in figures
+REFERENCES = ("logistic", "logistic" + PREPARED, "erm")
+BASES = 1.5  # bases that networks are trained on, on average: with a preparation, and without one
 
 
 def pieces(scale: Scale, seeds: int | None) -> list[Piece]:
-    """One for each task, held-out batch, method and seed.
-
-    Logistic regression has no seed but that of a random validation split: it runs once where batches validate. A
-    defence that is told the batches has nothing to learn from one batch, and is left out there.
-    """
+    """One for each task, held-out batch and seed."""
     setting = SETTINGS[scale.name]
-    n_seeds = SEEDS.get(scale.name, 5) if seeds is None else seeds
-    found = []
-    for task in _tasks(scale):
-        for held_out in task.held_out:
-            for method, how in METHODS.items():
-                if how.per_batch and task.one_batch:
-                    continue
-                for seed in range(1 if how.defence is None and not task.one_batch else n_seeds):
-                    found.append(
-                        Piece(
-                            f"{task.name} without {held_out}, {method}, seed {seed}",
-                            one_fold,
-                            {"task": task, "held_out": held_out, "seed": seed, "method": method, "setting": setting},
-                            effort=_effort(how, setting),
-                        )
-                    )
-    return found
-
-
-def by_fold(results: pd.DataFrame, value: str = "balanced_accuracy") -> pd.DataFrame:
-    """The mean over the seeds in percent, a row per task and held-out batch, a column per method."""
-    means = results[results["chosen"]].groupby(["data", "held_out", "defence"], sort=False)[value].mean()
-    return 100 * means.unstack("defence")[list(dict.fromkeys(results["defence"]))]
-
-
-def summary(results: pd.DataFrame, value: str = "balanced_accuracy") -> pd.DataFrame:
-    """Percent, mean ± standard deviation over the folds; a row per method, a column per task.
-
-    The last column is the mean over the tasks, of the methods that were tried on all of them.
-    """
-    grouped = by_fold(results, value).groupby("data", sort=False)
-    mean, spread = grouped.mean().T, grouped.std(ddof=1).T
-    cells = mean.round(1).astype(str) + " ± " + spread.round(1).astype(str)
-    cells = cells.where(spread.notna(), mean.round(1).astype(str)).where(mean.notna(), "")
-    overall = mean.mean(axis=1, skipna=False)
-    return cells.assign(mean=overall.round(1).astype(str).where(overall.notna(), ""))
-
-
-def differences(
-    results: pd.DataFrame,
-    ours: Iterable[str] = OURS,
-    baselines: Iterable[str] = BASELINES,
-    value: str = "balanced_accuracy",
-) -> pd.DataFrame:
-    """Paired differences in points of percent, ours less the baseline; the folds are the units, not the seeds.
-
-    A fold's difference is that of the means over its seeds. Standard error, interval and p (`summed_up`) are those of
-    the mean over the folds of a task; better and worse count the folds. In the rows "all tasks" the units are the
-    tasks, each with its mean over folds. Folds share training rows, so that errors are rather too small.
-    """
-    folds = by_fold(results, value)
-    rows = []
-    for our in (name for name in ours if name in folds):
-        for baseline in (name for name in baselines if name in folds):
-            gap = (folds[our] - folds[baseline]).dropna()
-            for task, part in gap.groupby("data", sort=False):
-                rows.append({"case": task, "ours": our, "baseline": baseline, **_of_units(part)})
-            of_tasks = gap.groupby("data", sort=False).mean()
-            rows.append({"case": "all tasks", "ours": our, "baseline": baseline, **_of_units(of_tasks)})
-    return with_wins(rows)
-
-
-def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
-    """All rows, the table of methods and tasks, each fold, and the paired differences."""
-    found = found.assign(held_out=found["held_out"].astype(str))  # a file of studies 1 to 4 reads as numbers
-    tasks = _tasks(scale)
-    place = {(task.name, name): i + 1 for task in tasks for i, name in enumerate(task.held_out)}
-    found = found.assign(fold=[place[pair] for pair in zip(found["data"], found["held_out"], strict=True)])
-    tested = found[found["chosen"]]
-    gaps = differences(found)
-    notes = [f"{t.name}: {t.note}. Folds {', '.join(f'{place[t.name, h]} = {h}' for h in t.held_out)}." for t in tasks]
-    return Outcome(
-        tables={
-            "results": found,
-            "summary": summary(found).rename_axis("defence").reset_index(),
-            "summary_accuracy": summary(found, "accuracy").rename_axis("defence").reset_index(),
-            "folds": by_fold(found).round(2).reset_index(),
-            "differences": gaps.round(3),
-        },
-        headline=_headline(found, gaps),
-        config={
-            "protocol": _protocol(SETTINGS[scale.name], int(found["seed"].nunique())),
-            "notes": [*notes, "Logistic regression, centred, uses unlabelled samples of the test batch."],
-            "report": {
-                "table": "results", "x": "fold", "y": "balanced_accuracy", "series": "defence", "facets": ["data"],
-                "x_label": "batch held out", "y_label": "balanced accuracy",
-            },
-        },
-        pictures={"shifts.png": curves(_panels(tested), y_label="balanced accuracy, %")},
-    )  # fmt: skip
-
-
-def _tasks(scale: Scale) -> list[Task]:
-    return [TASKS["stemcells"]] if scale.name == "quick" else list(TASKS.values())
-
-
-def _panels(tested: pd.DataFrame) -> list[Panel]:
+    n_seeds = SEEDS.get(scale.name, 3) if seeds is None else seeds
     return [
-        Panel(str(name), "batch held out", lines(rows, "fold", y="balanced_accuracy"))
-        for name, rows in tested.groupby("data", sort=False)
+        Piece(
+            f"{task.name} without {held_out}, seed {seed}",
+            one_fold,
+            {"task": task, "held_out": held_out, "seed": seed, "setting": setting},
+            effort=_effort(task, setting, seed),
+        )
+        for task in chosen_tasks(scale.tasks)
+        for held_out in task.held_out[: HELD_OUT.get(scale.name, MOST)]
+        for seed in range(n_seeds)
     ]
 
 
-def _headline(found: pd.DataFrame, gaps: pd.DataFrame) -> str:
-    """The mean over the tasks of each method, and ours against the baselines."""
-    means = by_fold(found).groupby("data").mean()
-    cells = ", ".join(f"{name} {mean:.1f}" for name, mean in means.mean(skipna=False).dropna().items())
-    rows = gaps[(gaps["case"] == "all tasks") & (gaps["ours"] == "low-rank")]
+def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
+    """All rows, what the methods take of them, and the tables of these."""
+    tasks = chosen_tasks(scale.tasks)
+    again = [task.name for task in tasks if task.same_as]
+    candidates = over_seeds(found)
+    taken, variants = chosen(candidates, METHODS.values()), chosen(candidates, VARIANTS.values())
+    rivals = [name for name in METHODS if not is_ours(name)]
+    strongest = best_baseline(taken, rivals, again)
+    gaps = differences(taken, OURS, list(dict.fromkeys((*REFERENCES, strongest))), again)
+    places = {"alone": ranks(taken, [name for name in METHODS if PREPARED not in name], again)}
+    places["prepared"] = ranks(taken, [name for name in METHODS if PREPARED in name], again)
+    shown = taken[taken["defence"].isin(SHOWN)]
+    held = {(task.name, i + 1): name for task in tasks for i, name in enumerate(task.held_out)}
+    return Outcome(
+        tables={
+            "results": _named(found, held),
+            "taken": _named(taken, held),
+            "figure": _named(shown, held),
+            "summary": summary_of(taken, again).rename_axis("defence").reset_index(),
+            "summary_accuracy": summary_of(taken, again, "accuracy").rename_axis("defence").reset_index(),
+            "folds": _named(by_fold(taken).round(2).reset_index(), held),
+            "differences": gaps.round(3),
+            "ablation": ablation(taken, variants, again).round(3),
+            "hindsight": hindsight(taken, again).round(2),
+            "ranks": pd.concat(
+                [one.means.rename("mean rank").rename_axis("defence").reset_index() for one in places.values()]
+            ).round(2),
+        },
+        headline=_headline(taken, gaps, strongest, again),
+        config={
+            "protocol": _protocol(SETTINGS[scale.name], int(found["seed"].nunique())),
+            "notes": [*(_note(task, held) for task in tasks), *_cautions(strongest, again)],
+            "report": {
+                "table": "figure", "x": "fold", "y": "balanced_accuracy", "series": "defence", "facets": ["data"],
+                "x_label": "batch held out", "y_label": "balanced accuracy",
+            },
+        },
+        pictures={
+            "shifts.png": curves(
+                [
+                    Panel(str(name), "batch held out", lines(rows, "fold", y="balanced_accuracy"))
+                    for name, rows in shown.groupby("data", sort=False)
+                ],
+                y_label="balanced accuracy, %",
+            ),
+            **{
+                f"ranks_{name}.png": rank_lines(one.means, one.difference, f"mean rank over {one.sets} sets")
+                for name, one in places.items()
+            },
+        },
+    )  # fmt: skip
+
+
+def ablation(taken: pd.DataFrame, variants: pd.DataFrame, again: Iterable[str] = ()) -> pd.DataFrame:
+    """The low-rank adversary in other metrics, none, and what could replace it, less ERM and less the isotropic one.
+
+    Tasks whose training rows are of one batch have no metric between batches, and are left out of all rows.
+    """
+    both = pd.concat([taken[taken["data"].isin(variants["data"])], variants])
+    names = ("low-rank", "low-rank, within", "low-rank, between", "low-rank, metric", "unstructured", "random draws")
+    found = [
+        differences(both, [name + end for name in names], ["erm" + end, "low-rank" + end], again)
+        for end in ("", PREPARED)
+    ]
+    return pd.concat([one[one["case"] == ALL_SETS] for one in found if not one.empty], ignore_index=True)
+
+
+def _named(frame: pd.DataFrame, held: dict[tuple[str, int], str]) -> pd.DataFrame:
+    """With the names of the batches that were held out."""
+    names = [held[pair] for pair in zip(frame["data"], frame["fold"], strict=True)]
+    return frame.assign(held_out=names)
+
+
+def _note(task: Task, held: dict[tuple[str, int], str]) -> str:
+    folds = ", ".join(f"{fold} = {name}" for (data, fold), name in held.items() if data == task.name)
+    return f"{task.name}: {task.note}. Folds {folds}."
+
+
+def _cautions(strongest: str, again: list[str]) -> list[str]:
+    apart = [f"{' and '.join(again)}: a re-split of people of another set, in no mean or interval over sets."]
+    return [
+        *(apart if again else []),
+        '"sees batch": in so many folds the chosen model is centred, that is, it saw the unlabelled test batch.',
+        f"The best single baseline ({strongest}) is the one with the best mean on the test batches themselves.",
+        "Where all training rows are of one batch, GroupDRO and CORAL are ERM, the metric is that within classes, and "
+        "centring is no candidate: random folds cannot judge it.",
+    ]
+
+
+def _headline(taken: pd.DataFrame, gaps: pd.DataFrame, strongest: str, again: list[str]) -> str:
+    """The mean over the sets of some methods, and GSAT against the baselines."""
+    means, n = over_sets(taken, again), taken["data"].nunique()
+    some = list(dict.fromkeys((*REFERENCES, strongest, GSAT_ALL, GSAT_ALL + PREPARED)))
+    cells = ", ".join(f"{name} {means[name]:.1f}" for name in some)
+    rows = gaps[(gaps["case"] == ALL_SETS) & (gaps["ours"] == GSAT_ALL + PREPARED)]
     versus = ", ".join(f"{row.baseline} {in_words(row)}" for row in rows.itertuples())
-    return f"balanced accuracy, mean of {len(means)} tasks: {cells}; low-rank less the baselines: {versus}"
+    return (
+        f"balanced accuracy, mean of {n - len(again) or n} sets: {cells}; {GSAT_ALL}{PREPARED} less the baselines: "
+        f"{versus}; best single baseline: {strongest}"
+    )
 
 
 def _protocol(setting: Setting, seeds: int) -> str:
     return (
-        f"ELU net with 100 units on standardised columns, {setting.n_outer} groups of {setting.group_size}, at most "
-        f"{setting.n_inner} inner gradients, Adam {setting.eta0:g} ({setting.schedule}), classes weighted to be equal, "
-        f"{seeds} seed{'s' if seeds != 1 else ''}. Sizes {setting.sizes}, C of logistic regression {setting.cs}: the "
-        "one with the best mean balanced accuracy on training batches left out in turn "
-        f"(the {setting.validation_batches} largest that hold two classes), or on as many random quarters where all "
-        "training rows are of one batch; of equals that with the least cross-entropy there. Columns are chosen and "
-        "standardised on training rows. The range of the sizes, the length of training, the rule for equals and the "
-        "number of random quarters were set, and two tasks added, while looking at test batches, with other seeds."
+        f"At most {MOST} batches of a set are held out in turn, the largest that hold two classes of the others. In "
+        "each fold every candidate is trained once on all other batches, and once for each inner fold: the "
+        f"{setting.folds} largest training batches that hold two classes of the others, or as many random folds where "
+        "all training rows are of one batch, people and places whole. A method is a set of candidates, and takes the "
+        "one with the best mean balanced accuracy on the inner folds, of equals that with the least cross-entropy. "
+        f"Each has {len(setting.budgets)} strengths; logistic regression, LDA and ridge choose them together with the "
+        "preparation (none, centre, z-score of samples), networks take the preparation and width (linear or "
+        f"{max(setting.hidden)} ELU units) with which ERM is best on the inner folds; {GSAT_ALL} is what "
+        "GSATClassifierCV chooses from. Inner folds are trained with one seed, the test with "
+        f"{seeds}. Networks see {setting.n_outer} groups of {setting.group_size}, at most {setting.n_inner} inner "
+        f"gradients, Adam {setting.eta0:g} ({setting.schedule}), classes weighted to be equal. Columns, "
+        "standardisation and metrics come from training rows. Learning rate and length were set on inner folds of "
+        "four sets; of the sets that earlier versions had, test batches had been looked at."
     )
 
 
-def _of_units(gap: pd.Series) -> dict[str, Any]:
-    counts = {"units": len(gap), "better": int((gap > EQUAL).sum()), "worse": int((gap < -EQUAL).sum())}
-    return {**summed_up(gap), **counts}
-
-
-def _effort(how: Method, setting: Setting) -> float:
-    grid = len(setting.strengths(how))
-    validations = 0 if grid == 1 else grid * setting.validation_batches
-    fit = 0.1 if how.defence is None else setting.n_outer * (0.3 + 0.14 * setting.n_inner) * SECONDS[how.defence]
-    return fit * (validations + (grid if setting.test_all else 1))
+def _effort(task: Task, setting: Setting, seed: int) -> float:
+    """Seconds: those of a training times the candidates, on the inner folds too for the seed that chooses."""
+    robust = list(robust_networks(setting, Candidate("erm"), several=not task.one_batch))
+    plain = plain_networks(setting, ("none", "centre", "zscore"))
+    one = task.seconds * setting.n_outer / 100 * setting.group_size / 64
+    inner = setting.folds if seed == CHOOSING else 0
+    linears = 0.1 * len(list(linear(setting, ("none", "centre", "zscore")))) if seed == CHOOSING else 0
+    return (inner + 1) * (BASES * len(robust) * one + linears) + len(plain) * setting.folds * one / 3
 
 
 EXPERIMENT = Experiment(

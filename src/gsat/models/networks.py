@@ -15,7 +15,12 @@ LEAST_WIDTH = 4
 
 # A function, not a subclass of nn.Sequential, whose slices (`model[2:]`) would call its own __init__.
 def ELUNet(n_features: int, n_classes: int, hidden: int = 100) -> nn.Sequential:  # noqa: N802
-    """One hidden layer of ELU units: logits = V·elu(Wx + b) + c, from (m, *features) to (m, n_classes)."""
+    """One hidden layer of ELU units: logits = V·elu(Wx + b) + c, from (m, *features) to (m, n_classes).
+
+    With hidden = 0 it is linear: logits = Wx + b.
+    """
+    if hidden == 0:
+        return nn.Sequential(nn.Flatten(), nn.Linear(n_features, n_classes))
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(n_features, hidden),

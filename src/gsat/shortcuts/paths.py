@@ -7,13 +7,17 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from gsat.costs import Metric
 from gsat.models import layout
 from gsat.models.first_layer import first_layer
 from gsat.shortcuts.row_space import RowSpace
 
 
 class Path(Protocol):
-    """A group x in coordinates in which a perturbation is sought; lengths and angles are those of the features."""
+    """A group x in coordinates in which a perturbation is sought; lengths and angles are those of the features.
+
+    With a metric A the features are those of Z, and the perturbation is Δ = Z·A.
+    """
 
     @property
     def x(self) -> Tensor:
@@ -23,14 +27,21 @@ class Path(Protocol):
     def mask(self) -> Tensor | None:
         """False for coordinates that must not move."""
 
+    @property
+    def metric(self) -> Metric | None:
+        """In which the coordinates still have to be taken; None where they are."""
+
     def outputs(self, z: Tensor, part: slice = ...) -> Tensor:
         """What the model returns for the samples of `part` whose coordinates are z."""
 
     def project(self, v: Tensor) -> Tensor:
-        """The coordinates of a perturbation (m, *features), as far as the model can see it."""
+        """The coordinates of Z (m, *features), as far as the model can see it."""
 
     def expand(self, delta: Tensor) -> Tensor:
-        """The perturbation (m, *features) with these coordinates."""
+        """Z (m, *features) with these coordinates; without a metric, the perturbation."""
+
+    def perturbation(self, delta: Tensor) -> Tensor:
+        """The perturbation Δ (m, *features) with these coordinates."""
 
     def moved(self, x: Tensor, delta: Tensor) -> Tensor:
         """The group x (m, *features) moved by it, as a tensor of its own."""
@@ -43,6 +54,7 @@ class Plain:
     model: nn.Module
     x: Tensor
     mask: Tensor | None
+    metric: Metric | None = None
 
     def outputs(self, z: Tensor, part: slice = slice(None)) -> Tensor:
         """What the model returns for z."""
@@ -56,16 +68,23 @@ class Plain:
         """`delta` itself, in the shape of the group."""
         return delta.view(len(delta), *self.x.shape[1:])
 
+    def perturbation(self, delta: Tensor) -> Tensor:
+        """Z·A, or `delta` itself."""
+        return self.expand(delta if self.metric is None else self.metric.apply(delta))
+
     def moved(self, x: Tensor, delta: Tensor) -> Tensor:
         """X + Δ."""
-        return x + self.expand(delta)
+        return x + self.perturbation(delta)
 
 
-def choose(model: nn.Module, x: Tensor, mask: Tensor | None = None, *, rotates: bool) -> Path:
+def choose(
+    model: nn.Module, x: Tensor, mask: Tensor | None = None, *, rotates: bool, metric: Metric | None = None
+) -> Path:
     """The path of a problem on the group x (m, *features): `RowSpace` where that is exact and smaller, else `Plain`.
 
     model: in eval mode; mask: boolean (*features), False where nothing may move; rotates: whether neither the problem
-    nor the search depends on the axes of feature space (the cost rotates, the solver is axis-free, there are no bounds)
+    nor the search depends on the axes of feature space (the cost rotates, the solver is axis-free, no bounds); metric:
+    fitting x and the mask
     """
     layer = first_layer(model, x) if rotates else None
-    return Plain(model, x, mask) if layer is None else RowSpace.of(layer, x, mask)
+    return Plain(model, x, mask, metric) if layer is None else RowSpace.of(layer, x, mask, metric)

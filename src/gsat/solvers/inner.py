@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, total
-from gsat.costs import GroupCost, Penalised, PerBatch, bound
+from gsat.costs import GroupCost, Metric, Penalised, PerBatch, bound, fitting
 from gsat.models.modes import untouched
 from gsat.solvers.admm import ADMM
 from gsat.solvers.base import Answer, Solution, Solver
@@ -35,6 +36,7 @@ def maximise(
     bounds: Any = None,
     batch: Any = None,
     generator: Generator | None = None,
+    metric: Metric | None = None,
 ) -> Solution:
     """The perturbation Δ of the group x that maximises S(Δ) = Σ_i ℓ(x_i + δ_i) − λ·c(Δ).
 
@@ -60,6 +62,8 @@ def maximise(
         For a `PerBatch` cost; without it such a cost draws from `generator`.
     generator : torch.Generator, optional
         Of those draws.
+    metric : Metric, optional
+        The cost is c(Z) with Δ = Z·A: moving along the directions of the metric is cheap. The structure is that of Z.
 
     Returns
     -------
@@ -73,8 +77,11 @@ def maximise(
     _checks.methods("cost must be", cost.cost if isinstance(cost, PerBatch) else cost, "value", "prox")
     with untouched(x):
         group_cost = bound(cost, len(x), batch, generator)
-        oracle = Oracle(loss, x, _checks.feature_mask(feature_mask, x), _checks.bounds(bounds, x), n_inner)
-        return climb(oracle, group_cost, lam=lam, solver=chosen)
+        mask = _checks.feature_mask(feature_mask, x)
+        metric = fitting(metric, x, mask)
+        oracle = Oracle(loss, x, mask, _checks.bounds(bounds, x), n_inner, metric=metric)
+        found = climb(oracle, group_cost, lam=lam, solver=chosen)
+        return found if metric is None else replace(found, delta=metric.apply(found.delta))
 
 
 def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], warn: bool = True) -> Solution:

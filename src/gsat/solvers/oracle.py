@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import column_norms, norm, rows
+from gsat.costs import Metric
 
 Loss = Callable[[Tensor], Tensor]
 FAR = 1e3  # ‖Δ‖_F at the most, in units of ‖x‖_F: an ascent without end stops there
@@ -19,8 +20,9 @@ FAR = 1e3  # ‖Δ‖_F at the most, in units of ‖x‖_F: an ascent without en
 class Oracle:
     """Δ -> per-sample losses (m,) and the gradient (m, *features) of their sum, zero where the mask is False.
 
-    With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure. A solver may ask
-    for n_inner gradients. `group` is the group itself, where x holds other coordinates of it.
+    With bounds, the loss sees clamp(x + Δ, lo, hi); Δ itself is not clamped and keeps its structure. With a metric,
+    what solvers move is Z, and the loss sees x + Z·A; its gradient in Z is ∇ℓ·A. A solver may ask for n_inner
+    gradients. `group` is the group itself, where x holds other coordinates of it.
     """
 
     def __init__(
@@ -31,9 +33,10 @@ class Oracle:
         bounds: tuple[Tensor, Tensor] | None = None,
         n_inner: int = _defaults.N_INNER,
         group: Tensor | None = None,
+        metric: Metric | None = None,
     ) -> None:
         self.x, self.mask, self.bounds = x.detach().clone() if x.is_inference() else x.detach(), mask, bounds
-        self.n_inner, self.n_gradients = n_inner, 0
+        self.metric, self.n_inner, self.n_gradients = metric, n_inner, 0
         self.at_zero = x.new_empty(0)  # the losses of the first evaluation, which is at Δ = 0
         self._loss, self._group = loss, self.x if group is None else group.detach()
 
@@ -65,7 +68,7 @@ class Oracle:
         """The losses at x + Δ and their gradient in Δ."""
         with torch.enable_grad():
             x = self.x.detach().requires_grad_()  # not x + Δ, which is let go where the model does not keep it
-            losses = _checks.per_sample(self._loss(clamped(x + delta, self.bounds)), len(self.x))
+            losses = _checks.per_sample(self._loss(clamped(x + self._shift(delta), self.bounds)), len(self.x))
             if not losses.requires_grad:
                 raise ValueError("loss must be differentiable in its input, got a result without a gradient")
             (gradient,) = torch.autograd.grad(losses, x, torch.ones_like(losses), allow_unused=True)
@@ -74,12 +77,17 @@ class Oracle:
         if self.n_gradients == 0:
             self.at_zero = losses.detach()
         self.n_gradients += 1
-        gradient = gradient.contiguous()  # a model of images may answer with the channels last
+        gradient = self._shift(gradient.contiguous())  # a model of images may answer with the channels last
         return losses.detach(), gradient if self.mask is None else torch.where(self.mask, gradient, 0)
 
     def losses(self, delta: Tensor) -> Tensor:
         """The losses at x + Δ alone, at the price of a forward pass."""
-        return _checks.per_sample(self._loss(clamped(self.x + delta, self.bounds)), len(self.x)).detach()
+        moved = clamped(self.x + self._shift(delta), self.bounds)
+        return _checks.per_sample(self._loss(moved), len(self.x)).detach()
+
+    def _shift(self, z: Tensor) -> Tensor:
+        """Z·A; A is symmetric, so that this is also what a gradient in Δ is in Z."""
+        return z if self.metric is None else self.metric.apply(z)
 
 
 def clamped(x: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:

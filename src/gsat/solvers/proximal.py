@@ -53,6 +53,8 @@ class Proximal:
         The share of ‖step‖²/2η by which S must rise.
     tol : float
         The ascent ends with a step that raises S by less than this share of the first gain.
+    residual : bool
+        Whether `Solution.residual` is computed, which takes one more prox; it is NaN otherwise.
     """
 
     axis_free: ClassVar[bool] = True
@@ -60,6 +62,7 @@ class Proximal:
     relax: int = 4
     sufficient: float = 1e-3
     tol: float = 0.0
+    residual: bool = True
 
     def __post_init__(self) -> None:
         _checks.count("relax", self.relax)
@@ -74,13 +77,13 @@ class Proximal:
         if cost.ridge > 0:
             eta = min(REACH / (lam * cost.ridge), oracle.reach / (slope or 1.0))
         state = ProximalState(zero, None, eta, LONGEST * eta)
-        trial = None
+        found = None
         if cost.ridge > 0 and slope > 0:
-            trial = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
-        if trial is None:
+            found = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
+        if found is None:
             return state
-        trial = oracle.within_reach(trial)
-        here = Point.at(trial, *oracle(trial), penalty=lam * float(cost.value(trial)))
+        trial, value = found
+        here = Point.at(trial, *oracle(trial), penalty=lam * value)
         if not (here.is_finite and math.isfinite(here.objective)):
             return state
         gain = max(0.0, here.objective - zero.objective)
@@ -126,11 +129,12 @@ class Proximal:
 
     def finish(self, cost: Penalised, state: ProximalState, *, lam: float) -> Ending:
         """The iterate, and the length of the next step; before the first step, where that would lead."""
+        here, moved = state.here, state.n_steps > 0 or state.done
+        if moved and not self.residual and not cost.unbounded:
+            return Ending([(here.delta, here.losses)], math.nan, math.nan)
         trial = _propose(cost, state, lam)
-        residual = float(norm(trial - state.here.delta))
-        if state.n_steps == 0 and not state.done:
-            return Ending([(trial, None)], residual, residual)
-        return Ending([(state.here.delta, state.here.losses)], residual, residual)
+        residual = float(norm(trial - here.delta))
+        return Ending([(here.delta, here.losses) if moved else (trial, None)], residual, residual)
 
 
 class _Move(NamedTuple):

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from gsat._arrays.norms import finite, norm, rows, total
+from gsat._arrays.norms import finite, norm, rows, total, wide
 from gsat.costs import Penalised
 from gsat.costs.per_batch import BoundPerBatch
 from gsat.solvers.oracle import Oracle
@@ -28,8 +28,10 @@ class _NotFiniteError(Exception):
     """A loss or a gradient on the way is not finite."""
 
 
-def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, relax: int) -> Tensor | None:
-    """A structured perturbation to begin with, or None where there is none to be had.
+def relaxed(
+    oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, relax: int
+) -> tuple[Tensor, float] | None:
+    """A structured perturbation U to begin with and c(U), or None where there is none to be had.
 
     gradient: (m, *features), at Δ = 0; relax: gradients that `blended` may take
     """
@@ -38,17 +40,27 @@ def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, re
         return None
     try:
         if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
-            return tournament(oracle, cost, _free(cost, gradient, lam), lam)
+            winner = oracle.within_reach(tournament(oracle, cost, _free(cost, gradient, lam), lam))
+            return winner, float(cost.value(winner))
         return blended(oracle, cost, _free(cost, gradient, lam), lam, n)
     except _NotFiniteError:
         return None
 
 
-def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> Tensor:
-    """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1."""
+def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> tuple[Tensor, float]:
+    """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1.
+
+    The last one, U, is the prox of G·∞/λ: ⟨G, U⟩/λ gives c(U) without a second evaluation of g.
+    """
+    gradient = trial
     for phase in range(1, n + 1):
-        trial = _blend(cost, _seen(oracle, trial)[1], lam, phase / n)
-    return trial
+        gradient = _seen(oracle, trial)[1]
+        trial = _blend(cost, gradient, lam, phase / n)
+    near = oracle.within_reach(trial)
+    if near is not trial:
+        return near, float(cost.value(near))
+    gap = float(total(rows(gradient).to(wide(trial)) * rows(trial)))
+    return trial, cost.value_at_prox(trial, lam, gap=gap, square=float(norm(trial)) ** 2)
 
 
 def tournament(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float) -> Tensor:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.norms import mean_norm, norm, rows
-from gsat.defences import GSAT, Defence
+from gsat.costs import fitting
+from gsat.defences import GSAT, Defence, budget_used, by_class
 from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.training.history import Step
@@ -25,15 +26,14 @@ KAPPA = 0.2  # weight of a new group in the price of a class, at first: large fi
 SETTLING = 100  # steps after which it is half of that
 TURNOVER = 4.0  # least sum of these weights over the last tenth, within which the norms then meet the target
 LEAST_KAPPA = 0.02
-CLASSES = 4096  # that are told apart
 
 
 @dataclass
 class Control:
     """λ and how it follows the budget: each class has a price, and λ is their mean.
 
-    A class c with n_c samples, n those of the largest, has the target t_c = target·√(n_c/n): what moves a rare class
-    as far as the others hides it from the model. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
+    A class c with n_c samples, n those of the largest, has the target t_c = target·n_c/n: what moves a rare class as
+    far as the others hides it from the model. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
     λ·mean‖δ_i‖/t_c, since ‖δ_i‖ is about inverse to λ. It is linear in the norm: a strong structure is all or
     nothing for a single group, and a mean of logarithms would settle elsewhere. So in equal classes, and for a
     regression, the mean ‖δ_i‖ over all samples meets the target.
@@ -52,7 +52,7 @@ class Control:
     late_sizes: list[float] = field(default_factory=list)
 
     def price(self, defence: Defence, model: nn.Module, x: Tensor, y: Tensor) -> None:
-        """Give the defence its λ, and the target as the unit of its cost; the others have no price.
+        """Give the defence its λ, the target as the unit of its cost and those of the classes; others have no price.
 
         The first "auto" λ is target·mean‖∇ℓ_i‖: with a linear loss and without structure ‖δ_i‖ is then half the target.
         """
@@ -60,7 +60,7 @@ class Control:
             return
         if self.lam is None and self.target is not None:
             self.lam = max(1e-12, self.target * _steepness(defence, model, x, y))
-        defence.scale = self.target
+        defence.scale, defence.targets = self.target, self.targets
         defence.lam = defence.lam if self.lam is None else self.lam
 
     def update(self, t: int, norms: Tensor, y: Tensor) -> None:
@@ -71,12 +71,12 @@ class Control:
             self.norm_sum, self.lam_sum, self.n = self.norm_sum + mean, self.lam_sum + lam, self.n + 1
         if self.lam is None or self.target is None:
             return
-        sums, sizes = _by_class(norms, y)
+        sums, sizes = by_class(norms, y)
         self.sizes = _added(self.sizes, sizes)
         if late:
             self.late_sums, self.late_sizes = _added(self.late_sums, sums), _added(self.late_sizes, sizes)
         self.prices += [0.0] * (len(self.sizes) - len(self.prices))
-        targets = self._targets()
+        targets = self.targets
         for c, (total, size) in enumerate(zip(sums, sizes, strict=True)):
             if size:
                 before = self.prices[c] or self.lam
@@ -96,14 +96,13 @@ class Control:
     @property
     def used(self) -> float | None:
         """The mean over classes of mean‖δ_i‖/t_c over the last tenth: 1 where the budget is met."""
-        rows = zip(self.late_sums, self.late_sizes, self._targets(), strict=False)
-        ratios = [total / size / target for total, size, target in rows if size]
-        return fmean(ratios) if ratios else None
+        return budget_used(self.late_sums, self.late_sizes, self.targets)
 
-    def _targets(self) -> list[float]:
-        """t_c = target·√(n_c/n) for every class."""
+    @property
+    def targets(self) -> list[float]:
+        """t_c = target·n_c/n for every class; none without a budget."""
         most = max(self.sizes, default=1.0)
-        return [(self.target or 0.0) * math.sqrt(size / most) for size in self.sizes]
+        return [(self.target or 0.0) * size / most for size in self.sizes]
 
     def _kappa(self, t: int) -> float:
         """The weight of the group of step t."""
@@ -126,25 +125,19 @@ def priced(defence: Defence) -> TypeGuard[GSAT]:
     return isinstance(defence, GSAT)
 
 
-def _by_class(norms: Tensor, y: Tensor) -> tuple[list[float], list[float]]:
-    """Σ‖δ_i‖ and the number of samples of each class 0, 1, ...; targets that are no whole numbers are one class."""
-    classes = torch.zeros_like(norms, dtype=torch.long)
-    if y.ndim == 1 and not y.is_floating_point():
-        classes = y.long() % CLASSES  # also labels such as -1 get a place
-    return torch.bincount(classes, norms.double()).tolist(), torch.bincount(classes).double().tolist()
-
-
 def _added(totals: list[float], more: list[float]) -> list[float]:
     """Their sum, class by class; either may know fewer classes than the other."""
     return [a + b for a, b in zip_longest(totals, more, fillvalue=0.0)]
 
 
 def _steepness(defence: GSAT, model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """The mean ‖∇_x ℓ_i‖₂ over the group, for the loss of the adversary."""
+    """The mean ‖∇ℓ_i‖₂ over the group, in δ or in the metric's z, for the loss of the adversary."""
     with frozen(model):
         point = x.detach().clone().requires_grad_()
         losses = defence.adversary.loss(layout.outputs(model, point), y)
         (slope,) = torch.autograd.grad(losses.sum(), point)
+        metric = fitting(defence.adversary.metric, x)
+        slope = slope if metric is None else metric.apply(slope)
     return float(norm(rows(slope), dim=1).mean())
 
 

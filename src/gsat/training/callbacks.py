@@ -79,8 +79,8 @@ class Validate(Callback):
         of_loss = self.rule.measure == "loss"
         with run.final_weights():
             if of_loss:
-                length = run.control.target  # the budget of lam="auto"
-                found = self.rule.loss(run.model, run.defence, run.loss, run.like, run.group_size, length)
+                targets = run.control.targets
+                found = self.rule.loss(run.model, run.defence, run.loss, run.like, run.group_size, targets)
             else:
                 found = self.rule.accuracy(run.model, run.like, run.group_size)
         if self.rule.better(found, run.best_validation):

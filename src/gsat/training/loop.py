@@ -13,7 +13,6 @@ from torch import Generator, nn
 from gsat import _checks, _defaults
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
-from gsat.models import layout
 from gsat.training.budget import control_for
 from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
 from gsat.training.checkpoint import MOST
@@ -70,8 +69,8 @@ def gdadmm(
         "constant", "cosine", or a function of t/n_outer that multiplies the learning rate.
     lam, budget
         A number, "paper" (0.25·E‖X‖₂), or "auto": λ follows so that the mean ‖δ_i‖ is budget·E‖X‖₂, with the cost in
-        units of that length. A class r times smaller than the largest counts √r-fold in the mean over classes, and no
-        sample moves farther than three times that length. For GSAT defences alone.
+        units of that length. It is the mean over classes, where one r times smaller than the largest counts r-fold; no
+        group uses more than twice the budget, and no sample moves farther than three times. For GSAT defences alone.
     batch
         One id for each sample, for costs with one structure per batch.
     loss
@@ -144,7 +143,7 @@ def iterate(run: Run) -> Step:
     control.price(defence, model, x, y)
     with finite_search(run.t, run.folder):
         x = defence(model, x, y, batch)
-    objective = run.loss(layout.outputs(model, x), y).mean()
+    objective = defence.objective(model, x, y, run.loss, batch)
     check_loss(value := objective.item(), run.t, run.folder)
     objective.backward()  # type: ignore[no-untyped-call]
     rate = run.set_rates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from gsat import _checks
 from gsat._arrays.chunks import take, take_labels
 from gsat.attacks import Attack
-from gsat.defences import Defence
+from gsat.defences import Defence, budget_used, by_class
 from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen
@@ -94,12 +95,12 @@ class Validation:
         loss: SampleLoss,
         like: Tensor,
         group_size: int,
-        length: float | None = None,
+        targets: Sequence[float] = (),
     ) -> float:
         """The mean loss on the samples, moved by the defence group by group.
 
         While λ looks for the budget, perturbations are too short or too long, and losses of different steps do not
-        compare: with `length`, Δ is stretched to it.
+        compare: with `targets`, Δ is stretched to the budget.
 
         Parameters
         ----------
@@ -113,8 +114,8 @@ class Validation:
             A tensor with the dtype and the device of the model.
         group_size
             Samples that are moved together.
-        length
-            The mean ‖δ_i‖₂ of each group; None leaves it to the defence.
+        targets
+            The wanted mean ‖δ_i‖₂ of each class, whose mean over classes each group then meets; () leaves Δ as it is.
 
         Returns
         -------
@@ -127,8 +128,8 @@ class Validation:
             rows = torch.arange(begin, min(begin + group_size, len(self.X)))
             x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
             moved = adversary(model, x, y, take_ids(self.batch, rows))
-            if length is not None and adversary.mean_norm > 0:
-                moved = x + (moved - x) * (length / adversary.mean_norm)
+            if targets and (used := budget_used(*by_class(adversary.norms, y), targets)):
+                moved = x + (moved - x) / used
             x = moved
             with frozen(model), torch.no_grad():
                 parts.append(loss(layout.outputs(model, x), y).double())

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gsat import data
-from gsat.data.catalogue import KNOWN
+from gsat.data.catalogue import KNOWN, SHIFTS
 from gsat.data.fetching import rebuilding
 from gsat.data.files import cache_dir, find
 from gsat.data.loading import FROM_FILES
@@ -50,7 +50,7 @@ def test_the_catalogue_tells_what_is_loaded(name, loaded):
     assert len(set(table.batch.tolist())) == known.batches
     assert np.isfinite(table.X).all()
     assert len(set(table.feature_names)) == known.features
-    assert len(set(table.sample_ids)) == known.samples
+    assert name in SHIFTS or len(set(table.sample_ids)) == known.samples
     assert len(table.checksum) == 64
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from gsat.data.lazy import LazyFunction
 from gsat.data.memory import address_space, allowed, given, limited, too_large
+from gsat.data.rules import AbsentError
 
 Parts = Iterator[tuple[str, Any]]  # name and value: text as a list (None where missing), or an array of numbers
 
@@ -34,7 +35,12 @@ READERS: dict[str, Callable[..., Parts]] = {  # what the process can read
 SILENCE = 120.0  # seconds without an answer; a block of numbers takes far less
 LEAST = 2**28  # bytes that the process may take in any case: its libraries and one block
 PIECE = 2**20  # bytes read from it at once
-ERRORS: dict[str, type[Exception]] = {"ValueError": ValueError, "ImportError": ImportError, "OSError": OSError}
+ERRORS: dict[str, type[Exception]] = {
+    "ValueError": ValueError,
+    "ImportError": ImportError,
+    "OSError": OSError,
+    "AbsentError": AbsentError,
+}
 
 
 def read_apart(path: Path, kind: str, **options: Any) -> dict[str, Any]:
@@ -177,7 +183,8 @@ def _serve(asked: dict[str, Any], stream: IO[bytes]) -> None:
         _send(stream, "end", None)
         return
     except (ValueError, ImportError) as caught:
-        error, text = "ImportError" if isinstance(caught, ImportError) else "ValueError", str(caught)
+        kinds = (kind for kind in (ImportError, AbsentError, ValueError) if isinstance(caught, kind))
+        error, text = next(kinds).__name__, str(caught)
         if str(path) not in text and error == "ValueError":
             text = f"{path} must be a whole {kind} file, got: {text}"
     except PermissionError as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -56,10 +56,10 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
     )
 
 
-def all_arrays(path: Path) -> Arrays:
-    """Every array of an .npz file, in the order of their names. Pickled objects are refused."""
+def all_arrays(path: Path, only: Container[str] | None = None) -> Arrays:
+    """Every array of an .npz file, or those of `only` that it has, in the order of their names; no pickled objects."""
     with _open_npz(path) as arrays:
-        return {name: arrays[name]() for name in sorted(arrays)}
+        return {name: arrays[name]() for name in sorted(arrays) if only is None or name in only}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gsat import _checks
 from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, by_id, checked
 from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
-from gsat.data.rules import among, distinct, existing, extra, listed, located, not_utf8
+from gsat.data.rules import AbsentError, among, distinct, existing, extra, listed, located, not_utf8
 from gsat.data.table import Table
 
 MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009
@@ -209,7 +209,7 @@ def _annotation(
         found = _from_table(table, fam, option, name, people)
         return as_numbers(annotation(table, f"{option}={name!r}", found, row))
     if name not in FROM_FAM:
-        raise ValueError(
+        raise AbsentError(
             f"{option} must be one of {listed(FROM_FAM)} for {path}, or a column of the table that pheno= names, "
             f"got {name!r}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from gsat.data.catalogue import KNOWN
@@ -10,10 +11,13 @@ from gsat.data.readers.npz import Arrays, all_arrays
 from gsat.data.table import content_checksum
 
 
-def arrays(name: str, folder: Path | None) -> tuple[Arrays, str]:
-    """The arrays of a data set that is one .npz file, by name, and the sum of their content, which is checked."""
+def arrays(name: str, folder: Path | None, only: Container[str] | None = None) -> tuple[Arrays, str]:
+    """The arrays of a data set that is one .npz file, by name, and the sum of their content, which is checked.
+
+    With `only`, those of these names that are there; the others are neither read nor part of the sum.
+    """
     (path,) = needed(name, folder)
-    found = all_arrays(path)
+    found = all_arrays(path, only)
     checksum = content_checksum(*found.values())
     same_sum(path, checksum, KNOWN[name].sums[path.stem])
     return found, checksum

@@ -56,7 +56,7 @@ def tcga_tumour_normal(folder: Path | None, *, batch: str = "tss") -> Table:
     content, checksum = arrays("tcga-tumour-normal", folder)
     batches = picked("tcga-tumour-normal", "batch", batch, _columns(content, "tss", "plate", "cohort"))
     whole = _log2(content, checksum, np.full(len(batches), True), _tissue(content), batches)
-    return _split_by_person(whole)
+    return _by_person(whole).split_at_random(0.25, seed=0)
 
 
 def tcga_luad_coadread(folder: Path | None, *, batch: str = "platform", missing: str | float = "drop") -> Table:
@@ -82,7 +82,8 @@ def tcga_luad(folder: Path | None, *, batch: str = "plate") -> Table:
     content, checksum = arrays("tcga-luad", folder)
     batches = picked("tcga-luad", "batch", batch, _columns(content, "plate", "tss"))
     rows = (content["cohort"] == "LUAD") & np.isin(content["sample_type"], (PRIMARY, NORMAL))
-    return _split_by_person(_rsem("tcga-luad", content, checksum, rows, _tissue(content), batches, "drop"))
+    made = _rsem("tcga-luad", content, checksum, rows, _tissue(content), batches, "drop")
+    return _by_person(made).split_at_random(0.25, seed=0)
 
 
 def tcga_coadread(folder: Path | None, *, batch: str = "platform", missing: str | float = "drop") -> Table:
@@ -174,15 +175,6 @@ def _gene_names(content: Arrays) -> NDArray[np.str_]:
     return np.where((counts[inverse] > 1) | (symbol == "?"), full, symbol)
 
 
-def _split_by_person(table: Table) -> Table:
-    """The same samples with a random split of a quarter of the people, all samples of one on the same side.
-
-    Every class has its share of people; a person counts for the rarest class among their samples.
-    """
-    barcodes = np.asarray(table.sample_ids, dtype=str)
-    people, person = np.unique(barcodes.astype(f"U{PARTICIPANT}"), return_inverse=True)
-    rank = np.argsort(np.argsort(np.bincount(table.codes)))[table.codes]  # 0: the rarest class
-    rarest = np.full(len(people), rank.max())
-    np.minimum.at(rarest, person, rank)
-    by_person = Table(np.empty((len(people), 1)), rarest).split_at_random(0.25, seed=0)
-    return replace(table, split=np.asarray(by_person.split)[person])
+def _by_person(table: Table) -> Table:
+    """The same samples, those of a person as a group."""
+    return replace(table, group=np.asarray(table.sample_ids, dtype=f"U{PARTICIPANT}"))

@@ -1,0 +1,179 @@
+"""The ground metric: along which directions real batches differ, so that moving there is cheap and elsewhere dear."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gsat import _checks, _defaults
+from gsat._arrays.norms import rows
+from gsat.costs.spread import KINDS, Spread, spread
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A symmetric map A of feature space; costs act on Z where Δ = Z·A, that is, c_A(Δ) = c(Δ·A⁻¹).
+
+    A = rest·I + Vᵀ·diag(stretch − rest)·V. A perturbation along direction k is stretch_k times as long as what it
+    costs, one across all directions `rest` times.
+
+    Parameters
+    ----------
+    directions : Tensor, (r, d)
+        V, orthonormal rows.
+    stretch : Tensor, (r,)
+        Along each of them, above 0.
+    rest : float
+        Everywhere else, above 0.
+    """
+
+    directions: Tensor
+    stretch: Tensor
+    rest: float = 1.0
+
+    def __post_init__(self) -> None:
+        directions, stretch = torch.as_tensor(self.directions).detach(), torch.as_tensor(self.stretch).detach()
+        if directions.ndim != 2 or not directions.is_floating_point():
+            raise ValueError(f"directions must be numbers of shape (r, d), got {tuple(directions.shape)}")
+        r, d = directions.shape
+        if stretch.shape != (r,):
+            raise ValueError(f"stretch must have one number per direction ({r}), got shape {tuple(stretch.shape)}")
+        _checks.number("rest", self.rest, above=0)
+        if r and not (bool(stretch.isfinite().all()) and float(stretch.min()) > 0):
+            raise ValueError(f"stretch must be finite and above 0, got {float(stretch.min()):g} as the least")
+        apart = directions.double() @ directions.double().T - torch.eye(r, dtype=torch.float64)
+        if r > d or not float(apart.abs().max() if r else 0.0) <= 1e3 * torch.finfo(directions.dtype).eps:
+            raise ValueError("directions must be orthonormal rows, got others")
+        object.__setattr__(self, "directions", directions)
+        object.__setattr__(self, "stretch", stretch.to(directions.dtype))
+
+    @classmethod
+    def from_batches(
+        cls,
+        X: Any,
+        y: Any = None,
+        batch: Any = None,
+        *,
+        gamma: float = _defaults.GAMMA,
+        rank: int = _defaults.METRIC_RANK,
+        kind: str | None = None,
+        weights: Any = None,
+    ) -> Metric:
+        """The metric in which moving as the training samples differ is cheap: A² = (I + γ·S)/(1 + γ), trace(S) = d.
+
+        S is S_b, how the batches are shifted against each other, or S_w, how samples vary inside a class and a batch,
+        or the mean of both. `gsat.costs.spread` says how they are found; the leading `rank` directions are kept. The
+        mean square stretch of A is 1.
+
+        Parameters
+        ----------
+        X : array, (n, d) or (n, *features)
+            Training samples as the model sees them: dense, sparse, a memory map, or what is indexed like these.
+        y : array, (n,), optional
+            Their classes; None for one class.
+        batch : array, (n,), optional
+            Their batches; None for one batch.
+        gamma : float
+            How much cheaper; 0 gives the identity.
+        rank : int
+            Directions at the most.
+        kind : {"batches", "within", "between"}, optional
+            Which S: the mean of S_w and S_b, S_w or S_b. None for "batches" where there are two batches or more, else
+            "within".
+        weights : array, (n,), optional
+            How often each sample counts, above 0; None for once.
+
+        Returns
+        -------
+        Metric
+            In float32, or float64 where X is.
+        """
+        gamma = _checks.number("gamma", gamma, least=0)
+        rank = _checks.count("rank", rank, least=1)
+        if kind is not None:
+            _checks.one_of("kind", kind, KINDS)
+        return cls.of_spread(spread(X, y, batch, kind=kind, rank=rank, weights=weights), gamma)
+
+    @classmethod
+    def of_spread(cls, found: Spread, gamma: float) -> Metric:
+        """The metric of a spread S ≈ Vᵀ·diag(values)·V + floor·I: A² in proportion to I + γ·S.
+
+        Parameters
+        ----------
+        found
+            Directions and values of S.
+        gamma
+            How much cheaper moving along S is.
+
+        Returns
+        -------
+        Metric
+            With a mean square stretch of 1.
+        """
+        d = found.directions.shape[1]
+        rest, along = 1 + gamma * found.floor, 1 + gamma * (found.floor + found.values)
+        mean = rest + float((along - rest).sum()) / d
+        return cls(found.directions, (along / mean).sqrt().to(found.directions.dtype), math.sqrt(rest / mean))
+
+    def apply(self, z: Tensor) -> Tensor:
+        """Z·A, the perturbation Δ whose cost is c(Z); (m, *features) or (d,)."""
+        return self._mapped(z, self.stretch, self.rest)
+
+    def solve(self, delta: Tensor) -> Tensor:
+        """Δ·A⁻¹, the inverse of `apply`; (m, *features) or (d,)."""
+        return self._mapped(delta, 1 / self.stretch, 1 / self.rest)
+
+    def restricted(self, mask: Tensor | None) -> Metric:
+        """The metric among the features that may move: A² cut to them, the identity times `rest` for the others.
+
+        Parameters
+        ----------
+        mask
+            Boolean (*features), False where nothing may move; None for no restriction.
+
+        Returns
+        -------
+        Metric
+            One that moves no masked feature by an unmasked one.
+        """
+        if mask is None:
+            return self
+        kept = self.directions.double() * mask.reshape(-1).to(self.directions)
+        frame, triangle = torch.linalg.qr(kept.T)
+        more = self.stretch.double().square() - self.rest**2
+        values, vectors = torch.linalg.eigh(triangle @ (more[:, None] * triangle.T))
+        keep = values.abs() > 1e-12 * self.rest**2  # directions outside the mask, or that a short frame filled up
+        directions = (frame @ vectors[:, keep]).T * mask.reshape(-1)  # rounding passes the mask
+        stretch = (self.rest**2 + values[keep]).sqrt()
+        return Metric(directions.to(self.directions.dtype), stretch.to(self.directions.dtype), self.rest)
+
+    def _mapped(self, v: Tensor, along: Tensor, rest: float) -> Tensor:
+        """Each row v_i becomes rest·v_i + Σ_k (along_k − rest)·⟨v_i, V_k⟩·V_k."""
+        flat = v[None] if v.ndim == 1 else rows(v)
+        directions = self.directions.to(flat)
+        seen = flat @ directions.T
+        return torch.addmm(flat, seen * (along.to(flat) - rest), directions, beta=rest).view_as(v)
+
+    def __repr__(self) -> str:
+        r, d = self.directions.shape
+        most = f", stretch up to {float(self.stretch.max()):.3g}" if r else ""
+        return f"Metric({r} directions of {d} features{most}, {self.rest:.3g} elsewhere)"
+
+
+def fitting(metric: Metric | None, x: Tensor, mask: Tensor | None = None) -> Metric | None:
+    """The metric in the precision and on the device of x (m, *features), restricted to the mask; None for None."""
+    if metric is None:
+        return None
+    if not isinstance(metric, Metric):
+        raise TypeError(f"metric must be a gsat.Metric or None, got {metric!r}")
+    d, directions = math.prod(x.shape[1:]), metric.directions
+    if directions.shape[1] != d:
+        raise ValueError(f"metric must be of the {d} features of a sample, got one of {directions.shape[1]}")
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    if directions.dtype != dtype or directions.device != x.device:
+        metric = Metric(directions.to(x.device, dtype), metric.stretch.to(x.device, dtype), metric.rest)
+    return metric.restricted(mask)

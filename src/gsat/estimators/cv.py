@@ -1,0 +1,282 @@
+"""GSATClassifierCV: preparation, width, structure, budget and metric, chosen on training batches that are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from gsat import _checks, _defaults
+from gsat.estimators.baselines import ERMClassifier
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.leaving_out import Scores, folds_of, scored
+
+NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted
+
+
+class FittedCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What `fit` leaves; apart, so that these names do not become parameters."""
+
+    best_estimator_: TorchClassifier
+    single_estimator_: TorchClassifier
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_index_: int
+    cv_results_: dict[str, Any]
+    n_splits_: int
+    classes_: NDArray[Any]
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GSATClassifierCV(FittedCV):
+    """A GSAT classifier whose settings are chosen where it matters: on training batches that were left out.
+
+    The choice is made in two steps, each by the mean balanced accuracy over the left-out batches (of equals, by the
+    least cross-entropy): first the preparation and the number of hidden units, with ERM; then, with these, structure,
+    budget and gamma. Staying with ERM and declining the metric (gamma = 0) are always among the candidates. The winner
+    is trained again on all samples. Nothing but training samples is used.
+
+    Parameters
+    ----------
+    estimator
+        A `GSATClassifier` with the parameters that are not chosen; None for its defaults.
+    structures, budgets, gammas
+        The candidates, as in `GSATClassifier`; gamma = 0 is the isotropic adversary.
+    hidden
+        Numbers of hidden units to choose from; 0 is a linear model.
+    prepare
+        "choose" among "none", "centre" and "zscore", or one of them.
+    cv
+        "batches": batches are left out in turn, the largest first, those that hold two classes of the others. Where fit
+        is given fewer than two of them, and for a number, random folds: they say nothing about a next batch.
+    n_folds
+        Batches that are left out, at the most; the number of random folds otherwise.
+    n_jobs
+        Candidates that are trained at a time, as in joblib.
+    random_state
+        Of all trainings, and of random folds.
+
+    Attributes
+    ----------
+    best_estimator_
+        The winner, trained on all samples.
+    single_estimator_
+        That of the candidates that predict a single sample; the winner itself, unless it is prepared with "centre".
+    best_params_, best_score_, best_index_
+        Its parameters, its mean score on the left-out batches, and its place in cv_results_.
+    cv_results_
+        Of all candidates, as scikit-learn has it: params, split0_test_score, ..., mean_test_score, std_test_score,
+        rank_test_score, mean_test_loss, mean_fit_time.
+    n_splits_
+        Batches or folds that were left out.
+    """
+
+    estimator: Any = field(default=None, kw_only=False)
+    structures: Any = ("low-rank", "universal")
+    budgets: Any = (0.03, 0.1, 0.3)
+    gammas: Any = (0.0, 1.0, 10.0)
+    hidden: Any = (0, _defaults.HIDDEN)
+    prepare: str = "choose"
+    cv: Any = "batches"
+    n_folds: int = 4
+    n_jobs: Any = None
+    random_state: Any = None
+
+    def fit(self, X: Any, y: Any, *, batch: Any = None) -> GSATClassifierCV:
+        """Choose on left-out batches, then train on all samples.
+
+        Parameters
+        ----------
+        X, y
+            Samples (n, features) and labels (n,), as in `GSATClassifier.fit`.
+        batch
+            One id per sample; None for one batch, with a warning.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
+        """
+        candidates, found, y = self.search(X, y, batch)
+        self._keep(candidates, found, X, y, batch)
+        return self
+
+    def search(self, X: Any, y: Any, batch: Any = None) -> tuple[list[Any], Scores, NDArray[Any]]:
+        """The choice without the last training.
+
+        Parameters
+        ----------
+        X, y, batch
+            As in `fit`.
+
+        Returns
+        -------
+        candidates, scores, y
+            The unfitted classifiers that were tried, how they did, and the checked labels.
+        """
+        template = GSATClassifier() if self.estimator is None else self.estimator
+        if not isinstance(template, GSATClassifier):
+            raise TypeError(f"estimator must be a GSATClassifier or None, got {template!r}")
+        template = clone(template).set_params(random_state=self.random_state)
+        _checks.one_of("prepare", self.prepare, (*_defaults.PREPARATIONS, "choose"))
+        X, y = template._checked(X, y)
+        check_classification_targets(y)
+        batch = None if batch is None else np.asarray(batch)
+        folds = folds_of(y, batch, cv=self.cv, n_folds=self.n_folds, seed=self.random_state)
+        plain = _plain(template)
+        first = [
+            clone(plain).set_params(prepare=prepare, hidden=hidden)
+            for prepare, hidden in product(self._preparations(batch), self.hidden)
+        ]
+        found = scored(first, X, y, batch, folds, self.n_jobs)
+        base = first[found.best()].get_params()
+        common = {"prepare": base["prepare"], "hidden": base["hidden"]}
+        second = [
+            clone(template).set_params(structure=structure, budget=budget, gamma=gamma, **common)
+            for structure, budget, gamma in product(self.structures, self.budgets, self.gammas)
+        ]
+        found = found.joined(scored(second, X, y, batch, folds, self.n_jobs)) if second else found
+        return [*first, *second], found, y
+
+    def _preparations(self, batch: Any) -> list[str]:
+        """Those to choose from; without batches there is nothing to centre."""
+        if self.prepare != "choose":
+            return [self.prepare]
+        return [name for name in _defaults.PREPARATIONS if name != NEEDS_BATCH or batch is not None]
+
+    def _keep(self, candidates: list[Any], found: Scores, X: Any, y: Any, batch: Any) -> None:
+        """Train the winner, and the best of those that need no batch, on all samples."""
+        self.best_index_ = found.best()
+        alone = [i for i, one in enumerate(candidates) if one.prepare != NEEDS_BATCH]
+        single = found.best(alone) if alone else self.best_index_
+        self.cv_results_ = found.table([chosen(one) for one in candidates])
+        self.best_params_, self.best_score_ = chosen(candidates[self.best_index_]), float(found.mean[self.best_index_])
+        self.best_estimator_ = clone(candidates[self.best_index_]).fit(X, y, batch=batch)
+        self.single_estimator_ = self.best_estimator_
+        if single != self.best_index_:
+            self.single_estimator_ = clone(candidates[single]).fit(X, y, batch=batch)
+        self.n_splits_, self.classes_ = found.accuracy.shape[1], self.best_estimator_.classes_
+        self.n_features_in_ = self.best_estimator_.n_features_in_
+        if hasattr(self.best_estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.best_estimator_.feature_names_in_
+
+    def predict(self, X: Any, batch: Any = None) -> NDArray[Any]:
+        """The most probable class of each sample.
+
+        Parameters
+        ----------
+        X
+            Samples (n, features).
+        batch
+            One id per sample, for a winner that was prepared with "centre"; None: all samples are of one batch.
+
+        Returns
+        -------
+        array
+            Labels (n,).
+        """
+        return self._winner(X).predict(X, batch)
+
+    def predict_proba(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
+        """The probability of each class.
+
+        Parameters
+        ----------
+        X, batch
+            As in `predict`.
+
+        Returns
+        -------
+        array
+            Probabilities (n, classes), in the order of classes_.
+        """
+        return self._winner(X).predict_proba(X, batch)
+
+    def decision_function(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
+        """The logits of the classes.
+
+        Parameters
+        ----------
+        X, batch
+            As in `predict`.
+
+        Returns
+        -------
+        array
+            As in `GSATClassifier.decision_function`.
+        """
+        return self._winner(X).decision_function(X, batch)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> float:
+        """The accuracy.
+
+        Parameters
+        ----------
+        X, y, sample_weight, batch
+            As in `GSATClassifier.score`.
+
+        Returns
+        -------
+        float
+            The weighted share of samples whose class is predicted.
+        """
+        return self._winner(X).score(X, y, sample_weight, batch=batch)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the winner as a folder that `gsat.load` opens.
+
+        Parameters
+        ----------
+        folder
+            A new folder, or that of a model, which is replaced.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.save(folder)
+
+    def _winner(self, X: Any) -> TorchClassifier:
+        check_is_fitted(self, "best_estimator_")
+        if self.best_estimator_.prepare == NEEDS_BATCH and np.shape(X)[:1] == (1,):
+            raise ValueError(
+                "X must hold at least two samples of a batch, got one: the classifier was chosen with "
+                'prepare="centre", which takes away the mean of the batch; single_estimator_ predicts single samples '
+                f"(left-out batches: {self._single_score():.3f} instead of {self.best_score_:.3f})"
+            )
+        return self.best_estimator_
+
+    def _single_score(self) -> float:
+        params = chosen(self.single_estimator_)
+        return float(self.cv_results_["mean_test_score"][self.cv_results_["params"].index(params)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def chosen(estimator: Any) -> dict[str, Any]:
+    """What the choice is about, of one candidate; a gamma of 0 is the isotropic adversary."""
+    params = {"defence": "erm", "prepare": estimator.prepare, "hidden": estimator.hidden}
+    if isinstance(estimator, GSATClassifier):
+        params |= {"defence": estimator.structure, "budget": estimator.budget, "gamma": estimator.gamma}
+    return params
+
+
+def _plain(template: GSATClassifier) -> ERMClassifier:
+    """The same training without an adversary."""
+    shared = set(ERMClassifier._get_param_names())
+    return ERMClassifier(**{name: value for name, value in template.get_params(deep=False).items() if name in shared})

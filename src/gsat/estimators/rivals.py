@@ -1,0 +1,83 @@
+"""GroupDRO, CORAL and random draws as classifiers, for comparisons on batches that were never seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Generator, nn
+
+from gsat import _defaults
+from gsat._arrays.standardise import Standardised
+from gsat.costs import Metric
+from gsat.defences import Defence
+from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.samples import Samples
+from gsat.estimators.weighted import Positions
+from gsat.losses import SampleLoss
+from gsat.rivals import CORAL, GroupDRO, RandomDraws
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GroupDROClassifier(TorchClassifier):
+    """The network trained so that no batch has a large loss (`gsat.rivals.GroupDRO`); ERM where fit gets no batch.
+
+    Parameters
+    ----------
+    step
+        Of the weights of the batches.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
+    """
+
+    step: float = field(default=0.01, kw_only=False)
+
+    def _ready(
+        self, samples: Samples, positions: Positions, n_outputs: int, seed: int, module: nn.Module | None
+    ) -> tuple[Standardised, nn.Module]:
+        self.batches_ = () if samples.batch is None else tuple(np.unique(samples.batch).tolist())
+        return super()._ready(samples, positions, n_outputs, seed, module)
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        return GroupDRO(self.step, self.batches_)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CORALClassifier(TorchClassifier):
+    """The network trained so that its hidden layer varies alike in all batches (`gsat.rivals.CORAL`).
+
+    Parameters
+    ----------
+    strength
+        Of the penalty.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
+    """
+
+    strength: float = field(default=1.0, kw_only=False)
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        return CORAL(self.strength)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RandomClassifier(TorchClassifier):
+    """The network trained on samples with random perturbations of one length (`gsat.rivals.RandomDraws`).
+
+    Parameters
+    ----------
+    eps
+        Their length as a fraction of E‖X‖₂ of the standardised data, in a metric before it is applied.
+    metric
+        A `gsat.Metric` of the samples as the module sees them, or None.
+    **others
+        Those of `GSATClassifier` that do not concern its adversary.
+    """
+
+    eps: float = field(default=_defaults.EPS, kw_only=False)
+    metric: Any = None
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        metric: Metric | None = self.metric
+        return RandomDraws(self.eps * unit, metric=metric, generator=Generator().manual_seed(seed))

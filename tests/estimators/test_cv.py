@@ -1,0 +1,214 @@
+"""Settings chosen on training batches that are left out."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import gsat
+from gsat.estimators.cv import chosen
+from gsat.estimators.leaving_out import Scores, folds_of, judged
+
+D = 8
+
+
+def shifted(n=240, n_batches=4, size=0.0, seed=0):
+    """Three classes in two features; batches are shifted along others, or along all."""
+    rng = np.random.default_rng(seed)
+    y, batch = rng.integers(3, size=n), np.arange(n) % n_batches
+    means = np.zeros((3, D))
+    means[:, :2] = [[2, 0], [0, 2], [-2, -2]]
+    shifts = size * rng.normal(size=(n_batches, D))
+    return (means[y] + shifts[batch] + 0.5 * rng.normal(size=(n, D))).astype(np.float32), y, batch
+
+
+def small(**options):
+    template = gsat.GSATClassifier(n_outer=15, group_size=32, eta0=1e-2, n_inner=2)
+    given = {"structures": ("low-rank",), "budgets": (0.1,), "gammas": (0.0, 10.0), "hidden": (0, 5), "n_folds": 2}
+    return gsat.GSATClassifierCV(template, random_state=0, **(given | options))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, batch = shifted(size=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return small().fit(X, y, batch=batch), X, y, batch
+
+
+def test_all_candidates_are_tried_and_the_best_is_trained_again(fitted):
+    model, X, y, batch = fitted
+    results = model.cv_results_
+    erm = [one for one in results["params"] if one["defence"] == "erm"]
+    assert len(erm) == 6  # three preparations, two widths
+    assert len(results["params"]) == 8
+    assert {one["gamma"] for one in results["params"] if one["defence"] == "low-rank"} == {0.0, 10.0}
+    best = max(range(8), key=lambda i: results["mean_test_score"][i])
+    assert results["mean_test_score"][best] == pytest.approx(model.best_score_)
+    assert results["rank_test_score"][model.best_index_] == 1
+    assert model.best_params_ == results["params"][model.best_index_] == chosen(model.best_estimator_)
+    splits = [results[f"split{i}_test_score"] for i in range(model.n_splits_)]
+    np.testing.assert_allclose(np.mean(splits, axis=0), results["mean_test_score"])
+    assert model.score(X, y, batch=batch) > 0.8
+
+
+def test_shifts_along_all_features_are_taken_away(fitted):
+    model, *_ = fitted
+    assert model.best_params_["prepare"] == "centre"
+    new, labels, ids = shifted(size=3.0, seed=7)
+    assert model.score(new, labels, batch=ids) > model.single_estimator_.score(new, labels) + 0.03
+
+
+def test_a_centred_winner_refuses_a_single_sample_and_names_the_next_best(fitted):
+    model, X, *_ = fitted
+    with pytest.raises(ValueError, match=r"at least two samples of a batch, got one: .*single_estimator_ predicts"):
+        model.predict(X[:1])
+    assert model.single_estimator_.prepare != "centre"
+    assert model.single_estimator_.predict(X[:1]).shape == (1,)
+
+
+def test_the_scores_are_those_of_the_left_out_batches():
+    X, y, batch = shifted()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(prepare="none", hidden=(5,), gammas=()).fit(X, y, batch=batch)
+        erm = gsat.ERMClassifier(n_outer=15, group_size=32, eta0=1e-2, hidden=5, random_state=0)
+        for i, name in enumerate((0, 1)):
+            away = batch == name
+            found = clone(erm).fit(X[~away], y[~away]).predict(X[away])
+            expected = np.mean([(found[y[away] == c] == c).mean() for c in range(3)])
+            assert model.cv_results_[f"split{i}_test_score"][0] == pytest.approx(expected)
+
+
+def test_the_same_seed_gives_the_same_choice_and_jobs_do_not_matter():
+    X, y, batch = shifted()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, two = (small(n_jobs=jobs).fit(X, y, batch=batch) for jobs in (1, 2))
+    assert one.best_params_ == two.best_params_
+    np.testing.assert_allclose(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+
+
+def test_it_keeps_the_names_of_the_features():
+    X, y, batch = shifted()
+    frame = pd.DataFrame(X, columns=[f"gene {i}" for i in range(D)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(prepare="none", hidden=(5,)).fit(frame, y, batch=batch)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[frame.columns[::-1]])
+
+
+def test_it_is_saved_as_its_winner(fitted, tmp_path):
+    model, X, _, batch = fitted
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(gsat.load(tmp_path / "model").predict(X, batch), model.predict(X, batch))
+
+
+def test_folds_are_the_largest_batches_that_hold_two_known_classes():
+    y = np.array(["a", "b", "a", "b", "b", "a", "c", "c", "a", "b"])
+    batch = np.array(["one", "one", "two", "two", "two", "three", "three", "three", "three", "four"])
+    found = folds_of(y, batch, cv="batches", n_folds=4, seed=0)
+    assert [set(batch[test]) for _, test in found] == [{"two"}, {"one"}]  # three knows c alone, four has one class
+    assert all(not set(batch[train]) & set(batch[test]) for train, test in found)
+    assert len(folds_of(y, batch, cv="batches", n_folds=1, seed=0)) == 1
+
+
+def test_classes_that_no_other_batch_has_are_not_tested():
+    y, batch = np.array([0, 1, 2, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 2, 2])
+    (_, test), *_ = folds_of(y, batch, cv="batches", n_folds=3, seed=0)
+    assert set(y[test]) == {0, 1}
+
+
+@pytest.mark.parametrize("batch", [None, np.zeros(40), np.repeat([0, 1], 20)], ids=["none", "one", "confounded"])
+def test_without_batches_to_leave_out_random_samples_are_with_a_warning(batch):
+    y = np.repeat([0, 1], 20)
+    with pytest.warns(UserWarning, match="nothing is known about a next batch"):
+        found = folds_of(y, batch, cv="batches", n_folds=4, seed=0)
+    assert len(found) == 4
+    assert np.array_equal(np.sort(np.concatenate([test for _, test in found])), np.arange(40))
+
+
+def test_of_equal_accuracy_the_least_loss_wins():
+    scores = Scores(
+        np.array([[0.5, 0.7], [0.7, 0.5], [0.4, 0.4]]), np.array([[1, 1], [0.5, 0.5], [0, 0]]), np.ones((3, 2))
+    )
+    assert scores.best() == 1
+    assert scores.best([0, 2]) == 0
+    assert scores.table([{"a": 1}, {"a": 2}, {"b": 3}])["rank_test_score"].tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prepare": "twice"}, "prepare must be one of none, centre, zscore, choose"),
+        ({"cv": "people"}, "cv must be one of batches, got 'people'"),
+        ({"n_folds": 0}, "n_folds must be >= 1"),
+        ({"budgets": (-1.0,)}, "budget must be > 0"),
+        ({"structures": ("crooked",)}, "structure must be one of"),
+    ],
+)
+def test_bad_parameters_are_told(options, words):
+    X, y, batch = shifted()
+    with pytest.raises(ValueError, match=words):
+        small(**options).fit(X, y, batch=batch)
+
+
+def test_the_template_must_be_of_gsat():
+    X, y, batch = shifted()
+    with pytest.raises(TypeError, match="estimator must be a GSATClassifier or None"):
+        gsat.GSATClassifierCV(gsat.ERMClassifier()).fit(X, y, batch=batch)
+
+
+def test_scikit_learn_scores_it():
+    X, y, _ = shifted(n=90)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert cross_val_score(small(cv=2, hidden=(5,)), X, y, cv=2).mean() > 0.5
+
+
+TINY = gsat.GSATClassifierCV(
+    gsat.GSATClassifier(n_outer=30, eta0=3e-2, n_inner=1),
+    structures=("low-rank",),
+    budgets=(0.05,),
+    gammas=(0.0,),
+    hidden=(5,),
+    prepare="none",
+    cv=2,
+    random_state=0,
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([TINY])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_random_folds_leave_groups_whole():
+    y, people = np.arange(60) % 3, np.arange(60) // 4
+    folds = folds_of(y, None, cv=3, n_folds=3, seed=1, group=people)
+    assert sorted(np.concatenate([test for _, test in folds]).tolist()) == list(range(60))
+    for train, test in folds:
+        assert not set(people[train]) & set(people[test])
+    apart = folds_of(y, None, cv=3, n_folds=3, seed=1)
+    assert any(set(people[train]) & set(people[test]) for train, test in apart)
+
+
+def test_random_folds_test_known_classes_alone():
+    y, people = np.array([0, 1] * 10 + [2, 2]), np.array([*range(20), 20, 20])
+    for train, test in folds_of(y, None, cv=2, n_folds=2, seed=0, group=people):
+        assert set(y[test]) <= set(y[train])
+
+
+def test_judged_by_hand():
+    share = np.array([[0.8, 0.1, 0.1]] * 3 + [[0.5, 0.3, 0.2]])
+    accuracy, balanced, loss = judged(share, np.array(["a", "b", "c"]), np.array(["a", "a", "c", "c"]))
+    assert (accuracy, balanced) == (0.5, 0.5)
+    assert judged(share, np.array(["a", "b", "c"]), np.array(["a", "a", "a", "c"]))[:2] == (0.75, 0.5)
+    assert loss == pytest.approx((-np.log(0.8) + (-np.log(0.1) - np.log(0.2)) / 2) / 2)
