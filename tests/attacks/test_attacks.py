@@ -153,11 +153,28 @@ def test_one_structure_for_each_batch(model: nn.Module, group: Any) -> None:
         delta = attack(model, x, y, batch)
         for part in (inside, ~inside):
             assert_structured(attack, delta[part])
-            assert torch.equal(delta[part], attack(model, x[part], y[part]))
+            torch.testing.assert_close(delta[part], attack(model, x[part], y[part]))
     shifts = Universal(0.7)(model, x, y, batch)
     assert not torch.allclose(shifts[inside][0], shifts[~inside][0])
     with pytest.raises(ValueError, match=r"batch must have one id per sample \(21\), got 2"):
         Universal(0.7)(model, x, y, ["a", "b"])
+
+
+def test_samples_that_share_nothing_are_attacked_at_once(model: nn.Module, group: Any) -> None:
+    """However many batches there are, PGD and FGM look at the whole group: as many calls as without batches."""
+    x, y = group
+    sizes: list[int] = []
+    model.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
+    for attack in (PGD(0.7, steps=5), FGM(0.7)):
+        found = []
+        for batch in (None, list(range(M))):
+            sizes.clear()
+            attack.perturb(model, x, y, batch)
+            found.append(list(sizes))
+        assert found[0] == found[1]
+        assert set(found[0]) == {M}
+        with pytest.raises(ValueError, match=r"batch must have one id per sample \(21\), got 2"):
+            attack.perturb(model, x, y, ["a", "b"])
 
 
 @pytest.mark.parametrize("attack", every(), ids=lambda attack: f"{attack.name}-{attack.size}")

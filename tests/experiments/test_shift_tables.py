@@ -131,6 +131,7 @@ def table(values, sees=()):
         [
             {
                 "data": data, "fold": fold, "defence": name, "balanced_accuracy": value, "accuracy": value,
+                "first": value - 0.05,
                 "hindsight": value + 0.1, "candidates": 6, "sees_batch": name in sees,
             }
             for (data, fold), methods in values.items()
@@ -198,7 +199,7 @@ def test_means_and_the_best_baseline():
     assert best_baseline(frame, ("erm", "logistic"), ["two again"]) == "logistic"
     assert best_baseline(frame, ("erm", "logistic", "pgd")) == "erm"
     found = hindsight(frame, ["two again"]).set_index("defence")
-    assert found.loc["erm"].tolist() == pytest.approx([55, 65, 10])
+    assert found.loc["erm"].tolist() == pytest.approx([50, 65, 15])
 
 
 def test_ranks_and_the_critical_difference():

@@ -92,9 +92,9 @@ class Attack(ABC):
     ) -> Tensor:
         """As a call, without the warnings."""
         x = _checks.group("x", x)
-        if batch is None:
+        codes = None if batch is None else _checks.batch_codes(batch, len(x)).to(x.device)
+        if codes is None or isinstance(self.ball, Free):  # samples that share nothing share nothing inside a batch
             return self._run(model, x, y, surrogate=surrogate).delta.view_as(x)
-        codes = _checks.batch_codes(batch, len(x)).to(x.device)
         delta = torch.zeros_like(x)
         for code in range(int(codes.max()) + 1):
             chosen = codes == code

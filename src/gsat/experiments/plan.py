@@ -49,6 +49,10 @@ class Piece:
         called = [self.work.__module__, self.work.__qualname__, self.arguments]
         return hashlib.sha256(json.dumps(called, default=_described, sort_keys=True).encode()).hexdigest()[:20]
 
+    def describe(self) -> str:
+        """The piece as an argument of another."""
+        return self.key
+
     def run(self, place: Place) -> pd.DataFrame:
         """The rows, from the file if the piece is done."""
         path = place.work / "pieces" / f"{self.key}.csv"

@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+import io
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from gsat import _defaults
+from gsat._files import replace_file
 from gsat.data import Table
-from gsat.estimators.leaving_out import best_of, folds_of
-from gsat.experiments.plan import Place
-from gsat.experiments.shift_candidates import CENTRE, Candidate, Setting, linear, plain_networks, robust_networks
+from gsat.estimators.leaving_out import best_of, folds_of, judged
+from gsat.experiments.plan import Piece, Place
+from gsat.experiments.shift_candidates import (
+    CENTRE,
+    LINEAR,
+    Candidate,
+    Setting,
+    linear,
+    plain_networks,
+    robust_networks,
+)
+from gsat.experiments.shift_choice import CANDIDATE, Methods, chosen, over_seeds
 from gsat.experiments.shift_tasks import Task, loaded
-from gsat.experiments.shift_training import Split, scored
+from gsat.experiments.shift_training import Split, predicted
 
 CHOOSING = 0  # the seed whose trainings on inner folds choose
 
 
-def one_fold(place: Place, task: Task, held_out: str, seed: int, setting: Setting) -> pd.DataFrame:
-    """`fold` of the data of a task."""
-    return fold(loaded(task, place.data_dir), task, held_out, seed, setting)
+def first_seed(place: Place, task: Task, held_out: str, setting: Setting) -> pd.DataFrame:
+    """`fold` of the data of a task; what the candidates predict of the test batch is kept beside the pieces."""
+    rows, shares = fold(loaded(task, place.data_dir), task, held_out, setting)
+    path = _shares(place, task, held_out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, shares=shares.astype(np.float16))
+    replace_file(path, packed.getvalue())
+    return rows
 
 
-def fold(table: Table, task: Task, held_out: str, seed: int, setting: Setting) -> pd.DataFrame:
-    """All candidates trained without the batch `held_out` and tested on it, a row each.
+def other_seed(
+    place: Place, task: Task, held_out: str, setting: Setting, seed: int, methods: Methods, first: Piece
+) -> pd.DataFrame:
+    """What the methods take by the inner folds of the first seed, trained with another seed and tested."""
+    rows = first.run(place)
+    return again(loaded(task, place.data_dir), rows, task, held_out, setting, seed, methods)
+
+
+def fold(table: Table, task: Task, held_out: str, setting: Setting) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+    """All candidates trained without the batch `held_out` and tested on it.
+
+    Returns a row for each candidate, and the probabilities (candidates, n_test, classes) that they predict.
 
     data, fold, seed:  the task, the place of the batch among those held out (from 1), the seed of the networks
     those of `Candidate`
@@ -36,37 +65,66 @@ def fold(table: Table, task: Task, held_out: str, seed: int, setting: Setting) -
     accuracy, balanced_accuracy: on the rows of the test batch whose class was trained on
     n_train, n_test, seconds: rows, and the time of all trainings of the candidate
 
-    Linear models have no seed: they are in the rows of the first. The other networks have the preparation and width
-    with which ERM is best on the inner folds, and besides, without preparation, the width that is best so.
+    The other networks have the preparation and width with which ERM is best on the inner folds, and besides, without
+    preparation, the width that is best so.
     """
-    away = np.asarray(table.batch) == held_out
-    if not away.any():
-        raise ValueError(f"held_out must be a batch of {task.name}, got {held_out!r}")
-    outer, inner = Split.of(table, np.flatnonzero(~away)), inner_splits(table.subset(~away), setting.folds)
+    outer, train = _sides(table, task, held_out)
+    inner = inner_splits(train, setting.folds)
     prepares = [one for one in _defaults.PREPARATIONS if one != CENTRE or outer.batch is not None]
     plain = plain_networks(setting, prepares)
     known = {one: _inner(one, inner, setting) for one in plain}
     candidates = list(plain)
     for base in bases(plain, np.array([known[one][:2] for one in plain])):
         candidates += robust_networks(setting, base, several=outer.batch is not None)
-    if seed == CHOOSING:
-        candidates += linear(setting, prepares)
-    rows = []
+    candidates += linear(setting, prepares)
+    rows, shares = [], []
     for one in dict.fromkeys(candidates):
-        before = time.process_time()
-        accuracy, balanced, _ = scored(one, outer, setting, seed)
-        seconds, score, loss = time.process_time() - before, np.nan, np.nan
-        if seed == CHOOSING:
-            score, loss, more = known.get(one) or _inner(one, inner, setting)
-            seconds += more
-        rows.append(
-            {
-                "data": task.name, "fold": task.held_out.index(held_out) + 1, "seed": seed, **asdict(one),
-                "inner": score, "inner_loss": loss, "accuracy": accuracy, "balanced_accuracy": balanced,
-                "n_train": len(outer.train), "n_test": len(outer.y), "seconds": seconds,
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        score, loss, seconds = known.get(one) or _inner(one, inner, setting)
+        row, share = _tested(one, outer, task, held_out, setting, CHOOSING)
+        rows.append({**row, "inner": score, "inner_loss": loss, "seconds": row["seconds"] + seconds})
+        shares.append(share)
+    return pd.DataFrame(rows), np.stack(shares)
+
+
+def again(
+    table: Table, rows: pd.DataFrame, task: Task, held_out: str, setting: Setting, seed: int, methods: Methods
+) -> pd.DataFrame:
+    """The networks among what the methods take of the rows of `fold`, with another seed; a row each, without inner."""
+    taken = chosen(over_seeds(rows), methods.all).drop_duplicates(CANDIDATE)
+    outer, _ = _sides(table, task, held_out)
+    found = [
+        {**_tested(Candidate(**row), outer, task, held_out, setting, seed)[0], "inner": np.nan, "inner_loss": np.nan}
+        for row in taken[CANDIDATE].to_dict("records")
+        if row["family"] not in LINEAR  # which have no seed
+    ]
+    return pd.DataFrame(found, columns=rows.columns)
+
+
+def _shares(place: Place, task: Task, held_out: str) -> Path:
+    return place.work / "shares" / f"{task.name}-{task.held_out.index(held_out) + 1}.npz"
+
+
+def _sides(table: Table, task: Task, held_out: str) -> tuple[Split, Table]:
+    """The split by the batch that is held out, and the training rows as a table."""
+    away = np.asarray(table.batch) == held_out
+    if not away.any():
+        raise ValueError(f"held_out must be a batch of {task.name}, got {held_out!r}")
+    return Split.of(table, np.flatnonzero(~away)), table.subset(~away)
+
+
+def _tested(
+    one: Candidate, outer: Split, task: Task, held_out: str, setting: Setting, seed: int
+) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """A row of `fold` but for the inner folds, and the predicted probabilities."""
+    before = time.process_time()
+    share, classes = predicted(one, outer, setting, seed)
+    accuracy, balanced, _ = judged(share, classes, outer.y)
+    row = {
+        "data": task.name, "fold": task.held_out.index(held_out) + 1, "seed": seed, **asdict(one),
+        "accuracy": accuracy, "balanced_accuracy": balanced, "n_train": len(outer.train), "n_test": len(outer.y),
+        "seconds": time.process_time() - before,
+    }  # fmt: skip
+    return row, share
 
 
 def inner_splits(train: Table, n_folds: int) -> list[Split]:
@@ -88,5 +146,5 @@ def bases(plain: Sequence[Candidate], scores: NDArray[np.float64]) -> list[Candi
 def _inner(one: Candidate, splits: Sequence[Split], setting: Setting) -> tuple[float, float, float]:
     """Mean balanced accuracy and cross-entropy over the inner folds, and the seconds it took."""
     before = time.process_time()
-    found = np.array([scored(one, split, setting, CHOOSING)[1:] for split in splits])
+    found = np.array([judged(*predicted(one, split, setting, CHOOSING), split.y)[1:] for split in splits])
     return float(found[:, 0].mean()), float(found[:, 1].mean()), time.process_time() - before

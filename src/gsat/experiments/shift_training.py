@@ -19,7 +19,6 @@ from gsat.costs import Metric
 from gsat.costs.spread import Spread, spread
 from gsat.data import Table
 from gsat.estimators import ERMClassifier, GSATClassifier, PGDClassifier
-from gsat.estimators.leaving_out import judged
 from gsat.estimators.preparing import prepared
 from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomClassifier
 from gsat.experiments.shift_candidates import AUTO, LINEAR, NONE, Candidate, Setting
@@ -83,8 +82,8 @@ class Split:
         return Metric.of_spread(self._spreads[key], one.gamma)
 
 
-def scored(one: Candidate, split: Split, setting: Setting, seed: int) -> tuple[float, float, float]:
-    """Accuracy, balanced accuracy and cross-entropy on the tested rows, after training on the others."""
+def predicted(one: Candidate, split: Split, setting: Setting, seed: int) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Probabilities (n, classes) of the tested rows after training on the others, and the classes."""
     train, test = split.seen(one.prepare)
     metric = split.metric(one)
     with warnings.catch_warnings():
@@ -96,7 +95,7 @@ def scored(one: Candidate, split: Split, setting: Setting, seed: int) -> tuple[f
         else:
             model = network(one, setting, metric, split.train.feature_groups, seed)
             model.fit(train, split.train.y, batch=split.batch)
-    return judged(model.predict_proba(test), model.classes_, split.y)
+    return model.predict_proba(test), model.classes_
 
 
 def linear_model(one: Candidate, n_classes: int) -> Any:

@@ -11,8 +11,18 @@ from gsat.experiments.pictures import Panel, curves, lines, rank_lines
 from gsat.experiments.plan import Experiment, Outcome, Piece
 from gsat.experiments.setting import Scale
 from gsat.experiments.shift_candidates import Candidate, Setting, linear, plain_networks, robust_networks
-from gsat.experiments.shift_choice import GSAT_ALL, METHODS, OURS, PREPARED, VARIANTS, chosen, is_ours, over_seeds
-from gsat.experiments.shift_folds import CHOOSING, one_fold
+from gsat.experiments.shift_choice import (
+    GSAT_ALL,
+    METHODS,
+    OURS,
+    PREPARED,
+    VARIANTS,
+    Methods,
+    chosen,
+    is_ours,
+    over_seeds,
+)
+from gsat.experiments.shift_folds import first_seed, other_seed
 from gsat.experiments.shift_tables import ALL_SETS, best_baseline, by_fold, differences, hindsight, over_sets, ranks
 from gsat.experiments.shift_tables import summary as summary_of
 from gsat.experiments.shift_tasks import MOST, Task, chosen_tasks
@@ -29,23 +39,34 @@ HELD_OUT = {"quick": 2}  # batches of a task; all of its list elsewhere
 SHOWN = ("logistic", "erm", "pgd", "low-rank", "low-rank, metric", GSAT_ALL)  # in figures
 REFERENCES = ("logistic", "logistic" + PREPARED, "erm")
 BASES = 1.5  # bases that networks are trained on, on average: with a preparation, and without one
+TAKEN = 0.3  # share of the candidates that some method takes
 
 
 def pieces(scale: Scale, seeds: int | None) -> list[Piece]:
-    """One for each task, held-out batch and seed."""
-    setting = SETTINGS[scale.name]
+    """One for each task and held-out batch; then what is taken there, for each further seed."""
+    setting, methods = SETTINGS[scale.name], Methods((*METHODS.values(), *VARIANTS.values()))
     n_seeds = SEEDS.get(scale.name, 3) if seeds is None else seeds
-    return [
+    firsts = [
         Piece(
-            f"{task.name} without {held_out}, seed {seed}",
-            one_fold,
-            {"task": task, "held_out": held_out, "seed": seed, "setting": setting},
-            effort=_effort(task, setting, seed),
+            f"{task.name} without {held_out}",
+            first_seed,
+            {"task": task, "held_out": held_out, "setting": setting},
+            effort=_effort(task, setting),
         )
         for task in chosen_tasks(scale.tasks)
         for held_out in task.held_out[: HELD_OUT.get(scale.name, MOST)]
-        for seed in range(n_seeds)
     ]
+    others = [
+        Piece(
+            f"{first.name}, seed {seed}",
+            other_seed,
+            {**first.arguments, "seed": seed, "methods": methods, "first": first},
+            effort=TAKEN * first.effort / (setting.folds + 1),
+        )
+        for first in firsts
+        for seed in range(1, n_seeds)
+    ]
+    return firsts + others
 
 
 def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
@@ -168,14 +189,16 @@ def _protocol(setting: Setting, seeds: int) -> str:
     )
 
 
-def _effort(task: Task, setting: Setting, seed: int) -> float:
-    """Seconds: those of a training times the candidates, on the inner folds too for the seed that chooses."""
-    robust = list(robust_networks(setting, Candidate("erm"), several=not task.one_batch))
-    plain = plain_networks(setting, ("none", "centre", "zscore"))
+def _effort(task: Task, setting: Setting) -> float:
+    """Seconds of the first seed: those of a training times the candidates, on the inner folds too."""
+    prepares = ("none", "centre", "zscore")
+    robust, plain = (
+        robust_networks(setting, Candidate("erm"), several=not task.one_batch),
+        plain_networks(setting, prepares),
+    )
     one = task.seconds * setting.n_outer / 100 * setting.group_size / 64
-    inner = setting.folds if seed == CHOOSING else 0
-    linears = 0.1 * len(list(linear(setting, ("none", "centre", "zscore")))) if seed == CHOOSING else 0
-    return (inner + 1) * (BASES * len(robust) * one + linears) + len(plain) * setting.folds * one / 3
+    networks = (BASES * len(list(robust)) + len(plain) / 3) * one
+    return (setting.folds + 1) * (networks + 0.1 * len(list(linear(setting, prepares))))
 
 
 EXPERIMENT = Experiment(
