@@ -24,7 +24,7 @@ def size_ratios(kind: str, strength: float) -> list[float]:
         table = make_shift(shift=kind, strength=strength, seed=seed)
         found = gsat.diagnose(table.X, table.batch, table.y, standardize=False)
         true = np.square(table.test.shift).sum(1).mean() ** 0.5 / found.mean_norm
-        ratios.append(found.budget / true)
+        ratios.append(found.size / true)
     return ratios
 
 

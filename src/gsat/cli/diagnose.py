@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +48,7 @@ def diagnose(
     force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say which structure the shift between batches has, how large it is, and what to train with."""
+    """Say which structure the shift between batches has, how large it is, and what is worth trying."""
     if out is not None:
         if out.exists() and not out.is_dir():
             fail(f"--out must be a folder, got the file {out}")
@@ -85,6 +86,10 @@ def diagnose(
     typer.echo(visible(str(found)))
     if found.structure == "group-sparse" or found.also == ("group-sparse",):
         typer.echo(visible(f"\nmost moved: {', '.join(map(str, moving[: found.k]))}"))
+    if found.worth_trying:
+        given = (("label", label), ("batch", batch), ("layer", layer), ("pheno", pheno))
+        named = [part for name, value in given if value is not None for part in (f"--{name}", str(value))]
+        typer.echo(visible(f"\nnext: gsat train {shlex.join([data, *named])} --choose --out RUN"))
     if out is not None:
         typer.echo(f"\nfigure: {out / FILES[1]}   numbers: {out / FILES[0]}")
 

@@ -22,7 +22,7 @@ def draw(found: Diagnosis) -> Figure:
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     bars, features, directions = figure.subplots(1, 3, width_ratios=(1.2, 1, 1))
-    figure.suptitle(f"{found.structure}, size {found.budget:.2g}·E‖X‖, p = {found.p_value:.2g}", fontsize=11)
+    figure.suptitle(f"{found.structure}, size {found.size:.2g}·E‖X‖, p = {found.p_value:.2g}", fontsize=11)
     if found.structure == "none":
         _bars(bars, found, ("energy", "low", "high"), 100 / found.null)
         bars.set_ylabel("energy beyond the null, % of it")

@@ -66,7 +66,7 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        The structure, its size, a p-value, and what to train with.
+        The structure, its size, a p-value, and which structures are worth trying.
     """
     _checks.not_anndata("X", X, "gsat.diagnose(adata.X, adata.obs[batch_key])")
     X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")
@@ -119,7 +119,7 @@ def diagnose(
     }
     return Diagnosis(
         structure=verdict.structure,
-        budget=verdict.size,
+        size=verdict.size,
         p_value=p_value,
         null=float(energies.null.mean()),
         excess=verdict.excess,

@@ -14,28 +14,30 @@ from numpy.typing import NDArray
 from gsat._files import replace_file
 from gsat.diagnosis.verdict import LEVEL, SHARE
 
-ADVICE = {  # what to train with
-    "none": None,
-    "universal": "universal",
-    "per class": "low-rank",
-    "group-sparse": "group-sparse",
-    "low-rank": "low-rank",
-    "unstructured": "unstructured",
+WORTH = {  # structures to try, on batches that are left out
+    "none": (),
+    "universal": ("low-rank", "universal"),
+    "per class": ("low-rank",),
+    "group-sparse": ("group-sparse", "low-rank"),
+    "low-rank": ("low-rank",),
+    "unstructured": ("low-rank", "unstructured"),
 }
-
 NOT_IMPLIED = {"universal": ("group-sparse",), "per class": ("group-sparse",), "group-sparse": ("low-rank",)}
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The structure of the shift between batches, how sure that is, and what to train with.
+    """The structure of the shift between batches, how sure that is, and what is worth trying against it.
+
+    How strong an adversary should be does not follow from the size of a shift: a budget of that size can destroy a
+    classifier. `GSATClassifierCV` and `gsat train --choose` try budgets on batches that are left out.
 
     Parameters
     ----------
     structure
         "none", "universal", "per class", "group-sparse", "low-rank" or "unstructured".
-    budget
-        The size of the shift as a fraction of E‖X‖, as GSATClassifier takes it; 0 for "none".
+    size
+        How far apart two batches are, √energy of the structure as a fraction of E‖X‖; 0 for "none".
     p_value
         Of the hypothesis that there is no shift.
     null, excess
@@ -61,7 +63,7 @@ class Diagnosis:
     """
 
     structure: str
-    budget: float
+    size: float
     p_value: float
     null: float
     excess: float
@@ -76,9 +78,9 @@ class Diagnosis:
     about: dict[str, Any]
 
     @property
-    def train_with(self) -> str | None:
-        """The `structure` for GSATClassifier, or None where nothing calls for one."""
-        return ADVICE[self.structure]
+    def worth_trying(self) -> tuple[str, ...]:
+        """Structures for GSATClassifierCV to choose from; () where nothing calls for one."""
+        return tuple(dict.fromkeys((*WORTH[self.structure], *self.also)))
 
     @property
     def also(self) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it; numbers that are not there are None."""
-        names = ("structure", "also", "train_with", "budget", "p_value", "null", "excess", "mean_norm", "k", "rank")
+        names = ("structure", "also", "worth_trying", "size", "p_value", "null", "excess", "mean_norm", "k", "rank")
         content = {name: getattr(self, name) for name in (*names, "effective_rank")}
         content |= {"features": self.features.tolist()}
         content |= {f"curve_{name}": values.tolist() for name, values in self.curves.items()}
@@ -113,11 +115,7 @@ class Diagnosis:
         about, none = self.about, self.structure == "none"
         lines = [
             f"structure  {self.structure}; "
-            + (
-                "nothing beyond chance"
-                if none
-                else f'train with structure="{self.train_with}", budget={self.budget:.2g}'
-            ),
+            + ("nothing beyond chance" if none else f"two batches are {self.size:.2g}·E‖X‖ apart"),
             f"samples    {about['n_compared']} of {about['n_samples']}, {about['n_features']} features, "
             f"{about['n_batches']} batches ({len(self.pairs)} of {about['n_pairs']} pairs), "
             f"{about['n_classes']} classes",
@@ -135,6 +133,13 @@ class Diagnosis:
             shares = [f"{100 * row[key]:.0f} %" for key in ("share", "share_low", "share_high")]
             share = "" if math.isnan(row["share"]) else "{} ({} to {})".format(*shares)
             lines.append(f"{name:<14}{self._what(str(name)):<28}{share:<28}{row['size']:.3f}")
+        if not none:
+            lines += [
+                "",
+                f"Worth trying: {' and '.join(self.worth_trying)}, in the metric that is learnt from the batches. How",
+                "strong, or whether at all, only batches that are left out can say: gsat.GSATClassifierCV or",
+                "gsat train --choose.",
+            ]
         if len(self.pairs) > 1:
             shown = self.pairs.assign(p_value=[f"{p:.2g}" for p in self.pairs["p_value"]])
             lines += ["", shown.to_string(index=False, float_format=lambda value: f"{value:.2f}", na_rep="")]
