@@ -95,7 +95,7 @@ def test_shifts_are_those_of_the_additive_model():
     X, y, batch, shifts, width = shifted()
     codes = (spread._codes("y", v, len(X)) for v in (y, batch))
     cells = spread._cells(X, *codes, spread._counts(None, len(X)))
-    found = spread.shifts_of(cells)
+    found, _ = spread.shifts_of(cells)
     order = [int(batch[cells.cell == c][0]) for c in range(len(cells.size))]
     of_batch = {int(b): int(name) for b, name in zip(cells.batch, order, strict=True)}
     expected = np.stack([shifts[of_batch[b]] for b in range(4)])
@@ -120,6 +120,44 @@ def test_shifts_by_chance_alone_are_none():
     certain = gsat.Metric.from_batches(X + 2.0 * (batch == 1)[:, None], y, batch, gamma=10.0, kind="between")
     along = torch.full((1, D), 1 / np.sqrt(D), dtype=torch.float64)
     assert float(certain.apply(along).norm()) > 4 * float(found.apply(along).norm())
+
+
+@pytest.mark.parametrize(("n", "d", "batches", "classes"), [(4000, 30, 10, 5), (300, 20, 6, 3), (400, 100, 20, 4)])
+def test_batches_by_lot_are_no_directions(n, d, batches, classes):
+    """Whatever passes for a shift by chance is not made large again: A stays near the identity."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        y, batch = rng.integers(classes, size=n), rng.integers(batches, size=n)
+        found = gsat.Metric.from_batches(rng.normal(size=(n, d)), y, batch, gamma=10.0)
+        assert float(found.stretch.max()) < 2 * found.rest
+
+
+def test_shifts_of_single_samples_are_measured_by_the_additive_model():
+    """With one sample of a class in each batch nothing varies inside a cell; what varies between cells is noise."""
+    rng = np.random.default_rng(0)
+    y, batch = np.repeat(np.arange(6), 8), np.tile(np.arange(8), 6)
+    noise, along = rng.normal(size=(48, D)), np.full(D, 1 / np.sqrt(D))
+    by_lot = gsat.Metric.from_batches(noise, y, batch, gamma=10.0, kind="between")
+    shifted = noise + 12.0 * rng.normal(size=8)[batch, None] * along
+    found = gsat.Metric.from_batches(shifted, y, batch, gamma=10.0, kind="between")
+    assert float(by_lot.stretch.max()) < 2.5 * by_lot.rest
+    assert float(found.stretch.max()) > 5 * found.rest
+    assert abs(float(found.directions[0] @ torch.from_numpy(along))) > 0.98
+
+
+def test_the_variance_of_shifts_is_that_of_the_design():
+    """M⁺·σ² is the covariance of the shifts, also of batches with other mixes of classes."""
+    rng = np.random.default_rng(0)
+    y, batch = np.repeat([0, 0, 0, 1, 1, 2], 5), np.tile([0, 1, 2, 0, 1], 6)
+    keep = rng.permutation(30)[:22]
+    y, batch = y[keep], batch[keep]
+    found = []
+    for _ in range(400):
+        X = rng.normal(size=(22, 50))
+        cells = spread._cells(X, *(spread._codes("y", v, 22) for v in (y, batch)), spread._counts(None, 22))
+        shifts, inverse = spread.shifts_of(cells)
+        found.append((shifts @ shifts.T / 50).numpy())
+    np.testing.assert_allclose(np.mean(found, 0), inverse.numpy(), atol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["batches", "within", "between"])

@@ -3,8 +3,8 @@
 The additive model x = class mean + batch shift + noise is fitted by least squares, so that batches with other mixes of
 classes are not taken for shifted, and a class that one batch alone has is not taken for its shift. The shifts E (B, d)
 give S_b = EᵀE. What is left inside a class and a batch gives the covariance S_w. Few samples in many features differ by
-chance: shifts are shortened by what chance would make them (James and Stein), S_w is drawn towards a multiple of the
-identity (Ledoit and Wolf, 2004). Both have the trace d.
+chance: shifts are shortened by what chance would make them (James and Stein), S_w is shrunk (Ledoit and Wolf, 2004),
+and what either loses by that becomes a multiple of the identity. Both have the trace d.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMES = 8  # what is usual for rows that are worked on at a time: products of fe
 class Spread:
     """S ≈ Vᵀ·diag(values)·V + floor·I: directions V (r, d), orthonormal rows; values (r,), in descending order.
 
-    variance: the trace before it was made d
+    variance: the trace before it was made d, that is, the mean squared length of a residual
     """
 
     directions: Tensor
@@ -72,10 +72,12 @@ def spread(
     parts = list[Tensor]()  # rows F with S = FᵀF + floor·I
     floor, share = 0.0, 0.5 if kind == "batches" else 1.0
     d, within = cells.mean.shape[1], _within(X, cells, rank)
-    if kind != "within" and (shifts := _unit(_certain(shifts_of(cells), cells, within))) is not None:
-        parts.append(math.sqrt(share) * shifts)
+    if kind != "within":
+        shifts, certain = _certain(cells, 0.0 if within is None else within.variance)
+        floor += share * (1 - certain)
+        parts.append(math.sqrt(share * certain) * shifts)
     if kind != "between" and within is not None:
-        floor = share * within.floor
+        floor += share * within.floor
         parts.append((share * within.values).sqrt()[:, None] * within.directions)
     factor = torch.cat(parts) if parts else torch.zeros(0, d, dtype=torch.float64)
     values, left = (found.flip(-1) for found in torch.linalg.eigh(factor @ factor.T))
@@ -84,12 +86,13 @@ def spread(
     return Spread(directions.to(_precision(X)).contiguous(), values[:keep], floor)
 
 
-def shifts_of(cells: Cells) -> Tensor:
+def shifts_of(cells: Cells) -> tuple[Tensor, Tensor]:
     """E (B, d), one shift per batch, by least squares of x = μ_class + e_batch + noise; the sum of the shifts is 0.
 
     With N (C, B) the number of samples, n_c and n_b its sums, and T_c and T_b the sums of samples, eliminating μ leaves
-    (diag(n_b) − Nᵀ·diag(1/n_c)·N)·E = T_b − Nᵀ·diag(1/n_c)·T_c. Where batches share no class this is singular; the
-    solution of least norm then says nothing about how they differ.
+    M·E = T_b − Nᵀ·diag(1/n_c)·T_c with M = diag(n_b) − Nᵀ·diag(1/n_c)·N. Where batches share no class this is singular;
+    the solution of least norm then says nothing about how they differ. Returns E and M⁺ (B, B), the covariance of the
+    shifts in units of the noise.
     """
     n_classes, n_batches = int(cells.label.max()) + 1, int(cells.batch.max()) + 1
     sums = cells.mean * cells.size[:, None]
@@ -98,17 +101,32 @@ def shifts_of(cells: Cells) -> Tensor:
     by_class = torch.zeros(n_classes, sums.shape[1], dtype=torch.float64).index_add_(0, cells.label, sums)
     by_batch = torch.zeros(n_batches, sums.shape[1], dtype=torch.float64).index_add_(0, cells.batch, sums)
     mixed = counts.T / counts.sum(1)
-    system = torch.diag(counts.sum(0)) - mixed @ counts
-    inverse: Tensor = torch.linalg.pinv(system, rtol=1e-9, hermitian=True)
-    return inverse @ (by_batch - mixed @ by_class)
+    inverse: Tensor = torch.linalg.pinv(torch.diag(counts.sum(0)) - mixed @ counts, rtol=1e-9, hermitian=True)
+    return inverse @ (by_batch - mixed @ by_class), inverse
 
 
-def _certain(shifts: Tensor, cells: Cells, within: Spread | None) -> Tensor:
-    """The shifts, each times max(0, 1 − (variance/n_b)/‖e_b‖²): without what chance alone may have made."""
-    n_b = torch.zeros(len(shifts), dtype=torch.float64).index_add_(0, cells.batch, cells.size)
-    chance = 0.0 if within is None else within.variance
+def _certain(cells: Cells, within: float) -> tuple[Tensor, float]:
+    """The shifts, each times max(0, 1 − chance_b/‖e_b‖²), with trace(EᵀE) = d; and the share of ‖E‖² that is left.
+
+    chance_b = σ²·M⁺_bb is the mean ‖e_b‖² of batches that do not differ, σ² the mean squared length of the noise: the
+    squared residuals of the additive model, `within` a cell and between the means of the cells, per degree of freedom.
+    """
+    shifts, inverse = shifts_of(cells)
+    centred = cells.mean - shifts[cells.batch]
+    weight = cells.size / torch.bincount(cells.label, cells.size)[cells.label]
+    by_class = torch.zeros(int(cells.label.max()) + 1, shifts.shape[1], dtype=torch.float64)
+    by_class.index_add_(0, cells.label, weight[:, None] * centred)
+    between = float(cells.size @ (centred - by_class[cells.label]).square().sum(1))
+    free = float(cells.size.sum()) - len(by_class) - int(torch.linalg.matrix_rank(inverse, hermitian=True))
+    noise = (within * float(cells.size.sum()) + between) / free if free > 0 else math.inf
     square = shifts.square().sum(1)
-    return shifts * (1 - chance / n_b / square.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0)[:, None]
+    whole = float(square.sum())
+    if whole == 0 or not math.isfinite(noise):
+        return shifts, 0.0
+    kept = (1 - noise * inverse.diagonal() / square.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0)
+    left = shifts * kept[:, None]
+    square = left.square().sum()
+    return left * math.sqrt(shifts.shape[1]) / square.sqrt().clamp(min=1e-300), float(square) / whole
 
 
 def _within(X: Any, cells: Cells, rank: int) -> Spread | None:
@@ -167,12 +185,6 @@ def _cells(X: Any, labels: Tensor, batches: Tensor, weight: Tensor) -> Cells:
     if not bool(sums.isfinite().all()):
         raise ValueError("X must be finite, got NaN or an infinite number")
     return Cells(cell, weight, pairs[:, 0], pairs[:, 1], size, sums / size[:, None])
-
-
-def _unit(factor: Tensor) -> Tensor | None:
-    """The rows scaled so that trace(FᵀF) = d; None where they are 0."""
-    square = float(factor.square().sum())
-    return None if square == 0 else factor * math.sqrt(factor.shape[1] / square)
 
 
 def _counts(weights: Any, n: int) -> Tensor:

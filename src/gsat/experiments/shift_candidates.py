@@ -45,18 +45,18 @@ class Setting:
     folds:          training batches that are left out in turn, at the most, or random folds
     """
 
-    budgets: tuple[float, ...] = (0.01, 0.03, 0.06, 0.1, 0.2, 0.3)
-    metric_budgets: tuple[float, ...] = (0.03, 0.1, 0.3)
-    gammas: tuple[float, ...] = (1.0, 10.0)
-    draws: tuple[float, ...] = (0.1, 0.3, 1.0)
-    lengths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)
-    dro_steps: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
-    coral: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-    cs: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-    metric_cs: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
-    shrinkages: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
-    hidden: tuple[int, ...] = (0, _defaults.HIDDEN)
-    n_outer: int = 100
+    budgets: tuple[float, ...] = (0.01, 0.03, 0.06, 0.15)
+    metric_budgets: tuple[float, ...] = (0.01, 0.03, 0.06, 0.15)
+    gammas: tuple[float, ...] = (10.0,)
+    draws: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
+    lengths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
+    dro_steps: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+    coral: tuple[float, ...] = (0.3, 3.0, 30.0, 300.0)
+    cs: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+    metric_cs: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+    shrinkages: tuple[float, ...] = (0.03, 0.1, 0.3, 0.6)
+    hidden: tuple[int, ...] = (_defaults.HIDDEN,)
+    n_outer: int = 200
     n_inner: int = 5
     group_size: int = 64
     eta0: float = 5e-3

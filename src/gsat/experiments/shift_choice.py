@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,6 @@ from gsat.experiments.shift_candidates import AUTO, CENTRE, LINEAR, NONE, STRUCT
 FOLD = ["data", "fold"]
 CANDIDATE = ["family", "strength", "metric", "gamma", "prepare", "hidden"]
 MEASURED = ["inner", "inner_loss", "accuracy", "balanced_accuracy"]
-CV_SIZES = (0.03, 0.1, 0.3, 1.0)  # the budgets of GSATClassifierCV, and the length of its ERM
 PREPARED = " (prepared)"
 
 
@@ -23,7 +22,7 @@ class Method:
     """The candidates that a method may take; it takes the one with the best inner score.
 
     families, metrics: those of its candidates
-    strengths:         the only ones that it may take; None for all
+    strengths:         of a family, the only ones that it may take; all where there are none
     prepared:          whether it chooses the preparation too: linear models from all, networks take that of the base
     otherwise:         the families where there are no such candidates, since all training rows are of one batch
     """
@@ -31,15 +30,15 @@ class Method:
     name: str
     families: tuple[str, ...]
     metrics: tuple[str, ...] = (NONE,)
-    strengths: tuple[float, ...] | None = None
+    strengths: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     prepared: bool = False
     otherwise: tuple[str, ...] = ()
 
     def among(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Its candidates among those of one fold."""
         found = rows[rows["family"].isin(self.families) & rows["metric"].isin(self.metrics)]
-        if self.strengths is not None:
-            found = found[found["strength"].isin(self.strengths)]
+        for family, strengths in self.strengths.items():
+            found = found[(found["family"] != family) | found["strength"].isin(strengths)]
         if found.empty and self.otherwise:
             return replace(self, families=self.otherwise, otherwise=()).among(rows)
         if not self.prepared:
@@ -73,7 +72,7 @@ PLAIN = (
     Method("unstructured", ("unstructured",)),
     *(Method(structure, (structure,)) for structure in STRUCTURES),
     *(Method(name, (structure,), (AUTO,)) for name, structure in zip(IN_METRIC, STRUCTURES, strict=True)),
-    Method(GSAT_ALL, ("erm", "universal", "low-rank"), (NONE, AUTO), CV_SIZES),
+    Method(GSAT_ALL, ("logistic", "erm", "universal", "low-rank"), (NONE, AUTO), {"erm": (1.0,)}),
 )
 ABLATION = (
     Method("low-rank, within", ("low-rank",), ("within",)),

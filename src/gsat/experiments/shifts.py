@@ -28,14 +28,14 @@ from gsat.experiments.shift_tables import summary as summary_of
 from gsat.experiments.shift_tasks import MOST, Task, chosen_tasks
 
 QUICK = Setting(
-    budgets=(0.03, 0.1), metric_budgets=(0.03, 0.1), gammas=(10.0,), draws=(0.1, 0.3), lengths=(0.5, 1.0),
+    budgets=(0.03, 0.06), metric_budgets=(0.03, 0.06), draws=(0.1, 0.3), lengths=(0.5, 1.0),
     dro_steps=(1e-2, 1e-1), coral=(1.0, 10.0), cs=(1e-3, 1e-1), metric_cs=(1e-3, 1e-1), shrinkages=(0.1, 0.6),
     n_outer=20, folds=2,
 )  # fmt: skip
-LONG = Setting(n_outer=200, folds=4)
+LONG = Setting(n_outer=400, folds=4)
 SETTINGS = {"quick": QUICK, "cpu": Setting(), "overnight": LONG, "paper": LONG}
 SEEDS = {"quick": 1}  # 3 elsewhere
-HELD_OUT = {"quick": 2}  # batches of a task; all of its list elsewhere
+HELD_OUT = {"quick": 2, "cpu": 5}  # batches of a task; all of its list elsewhere
 SHOWN = ("logistic", "erm", "pgd", "low-rank", "low-rank, metric", GSAT_ALL)  # in figures
 REFERENCES = ("logistic", "logistic" + PREPARED, "erm")
 BASES = 1.5  # bases that networks are trained on, on average: with a preparation, and without one
