@@ -123,6 +123,18 @@ def test_a_classifier_of_ones_own():
     assert "lam" not in adata.uns["gsat"]
 
 
+def test_settings_that_are_chosen_on_left_out_batches():
+    adata = cells()
+    template = gsat.GSATClassifier(**QUICK)
+    cv = gsat.GSATClassifierCV(template, structures=(), hidden=(5,), cs=(0.1,), n_folds=2, random_state=0)
+    found = gsat.tl.fit(adata, "cell_type", "donor", classifier=cv)
+    assert type(found).__name__ == adata.uns["gsat"]["classifier"]
+    assert type(found).__name__ in ("ERMClassifier", "LinearClassifier")
+    right = adata.obs["gsat_prediction"].astype(str) == adata.obs["true"].astype(str)
+    assert right.mean() > 0.9
+    assert "gsat_score" not in adata.var  # nothing moved the genes in training
+
+
 def test_predict_matches_genes_by_name(fitted):
     _, classifier = fitted
     new = cells(1, unknown=0)

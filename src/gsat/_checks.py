@@ -178,6 +178,16 @@ def bounds(value: Any, x: Tensor) -> tuple[Tensor, Tensor] | None:
     return low, high
 
 
+def several(name: str, value: Any, *, empty: bool = False) -> list[Any]:
+    """A list, a tuple or the like of values, not a text."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        raise ValueError(f"{name} must be a list of values, got {shown(value)}")
+    found = list(value)
+    if not found and not empty:
+        raise ValueError(f"{name} must have at least one value, got none")
+    return found
+
+
 def batch_codes(value: Any, m: int | None = None, name: str = "batch") -> Tensor:
     """The batch of each of `m` samples (None: any number) as whole numbers 0, 1, ... in order of first appearance."""
     import torch

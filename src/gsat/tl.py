@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from gsat.estimators import ERMClassifier, GSATClassifier
+from gsat.estimators import ERMClassifier, GSATClassifier, LinearClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
 
@@ -43,7 +43,7 @@ def fit(
     .obs["gsat_prediction"]      the predicted label, categorical
     .obs["gsat_confidence"]      its probability
     .obsm["gsat_probabilities"]  (cells, classes), in the order of .uns["gsat"]["classes"]
-    .var["gsat_score"]           each gene's share of the effort of the adversary of training; not with ERMClassifier
+    .var["gsat_score"]           each gene's share of the effort of the adversary of training; not without an adversary
     .uns["gsat"]                 keys, classes, classifier, its parameters, λ, and how many cells were trained on
     """
     if classifier is not None and params:
@@ -65,8 +65,9 @@ def fit(
     fitted = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
     fitted.fit(trained_on, y, batch=batch)
+    fitted = getattr(fitted, "best_estimator_", fitted)  # what GSATClassifierCV chose
     _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
-    if not isinstance(fitted, ERMClassifier):
+    if not isinstance(fitted, ERMClassifier | LinearClassifier):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
     fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
     adata.uns[key_added] = {

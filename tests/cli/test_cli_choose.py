@@ -55,7 +55,7 @@ def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp
     config = json.loads((out / "config.json").read_text())
     best = tried.iloc[0]
     assert best["rank_test_score"] == 1
-    assert len(tried) == 24
+    assert len(tried) == 3 + 24 + 16  # ERM and linear models with each preparation, GSAT
     assert best["defence"] == config["defence"] == config["choice"]["defence"]
     assert best["prepare"] == config["prepare"] == gsat.load(out).prepare
     assert str(best["defence"]) in found["chosen"]
@@ -80,7 +80,7 @@ def test_a_run_that_was_not_chosen_is_not_resumed_with_choose(samples, tmp_path)
     out = tmp_path / "run"
     run("train", samples, *COLUMNS, *QUICK, "--out", out)
     said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--resume", code=2).output
-    assert "begun with --choose" in " ".join(said.split())
+    assert "begun with --choose and has chosen" in " ".join(said.split())
     said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, code=2).output
     assert "--out must be a new or empty folder" in " ".join(said.split())
 
@@ -99,3 +99,19 @@ def test_bad_options_are_told(samples, options, words, tmp_path):
     said = " ".join(run("train", samples, *COLUMNS, *QUICK, *options, "--out", tmp_path / "run", code=2).output.split())
     assert words is None or words in said
     assert not (tmp_path / "run").exists()
+
+
+def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(samples, tmp_path):
+    """The shifts of these samples are large: a centred model wins."""
+    out, one = tmp_path / "run", tmp_path / "one.csv"
+    said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out).output
+    assert gsat.load(out).prepare == "centre"
+    assert gsat.load(out / "model-single").prepare != "centre"
+    assert "model-single" in said
+    pd.read_csv(samples).head(1).to_csv(one, index=False)
+    told = run("predict", out, one, "--label", "kind", "--out", tmp_path / "p.csv", code=2).output
+    assert "model-single was trained beside it for that" in " ".join(told.split()).replace("- ", "-")
+    run("predict", out / "model-single", one, *COLUMNS, "--out", tmp_path / "p.csv")
+    assert len(pd.read_csv(tmp_path / "p.csv")) == 1
+    run("train", samples, *COLUMNS, *QUICK, "--out", out, "--force")
+    assert not (out / "model-single").exists()

@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gsat
-from gsat.estimators.cv import chosen
+from gsat.estimators.candidates import chosen
 from gsat.estimators.leaving_out import Scores, folds_of, judged
 
 D = 8
@@ -29,7 +29,8 @@ def shifted(n=240, n_batches=4, size=0.0, seed=0):
 def small(**options):
     template = gsat.GSATClassifier(n_outer=15, group_size=32, eta0=1e-2, n_inner=2)
     given = {"structures": ("low-rank",), "budgets": (0.1,), "gammas": (0.0, 10.0), "hidden": (0, 5), "n_folds": 2}
-    return gsat.GSATClassifierCV(template, random_state=0, **(given | options))
+    given["cs"] = (0.01, 1.0)
+    return gsat.GSATClassifierCV(**({"estimator": template, "random_state": 0} | given | options))
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +46,12 @@ def test_all_candidates_are_tried_and_the_best_is_trained_again(fitted):
     results = model.cv_results_
     erm = [one for one in results["params"] if one["defence"] == "erm"]
     assert len(erm) == 6  # three preparations, two widths
-    assert len(results["params"]) == 8
+    linear = [one for one in results["params"] if one["defence"] == "linear"]
+    assert len(linear) == 12  # three preparations, two gammas, two C
+    assert len(results["params"]) == 20
     assert {one["gamma"] for one in results["params"] if one["defence"] == "low-rank"} == {0.0, 10.0}
-    best = max(range(8), key=lambda i: results["mean_test_score"][i])
+    assert results["param_budget"].mask.sum() == 18  # masked where there is none
+    best = max(range(20), key=lambda i: results["mean_test_score"][i])
     assert results["mean_test_score"][best] == pytest.approx(model.best_score_)
     assert results["rank_test_score"][model.best_index_] == 1
     assert model.best_params_ == results["params"][model.best_index_] == chosen(model.best_estimator_)
@@ -212,3 +216,90 @@ def test_judged_by_hand():
     assert (accuracy, balanced) == (0.5, 0.5)
     assert judged(share, np.array(["a", "b", "c"]), np.array(["a", "a", "a", "c"]))[:2] == (0.75, 0.5)
     assert loss == pytest.approx((-np.log(0.8) + (-np.log(0.1) - np.log(0.2)) / 2) / 2)
+
+
+# what cannot be tried is left out
+
+
+def quiet_search(model, X, y, batch):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        candidates, *_ = model.search(X, y, batch)
+    return candidates, " ".join(str(one.message) for one in told)
+
+
+def test_a_batch_of_one_sample_cannot_be_centred():
+    X, y, batch = shifted()
+    batch = batch.astype(str)
+    batch[0] = "alone"
+    candidates, told = quiet_search(small(), X, y, batch)
+    assert {one.prepare for one in candidates} == {"none", "zscore"}
+    assert "batch 'alone' has a single sample" in told
+
+
+def test_with_two_batches_no_metric_can_be_judged():
+    X, y, batch = shifted(n_batches=2)
+    candidates, told = quiet_search(small(), X, y, batch)
+    assert {getattr(one, "gamma", 0.0) for one in candidates} == {0.0}
+    assert "a fold keeps one batch" in told
+    template = gsat.GSATClassifier(n_outer=5, group_size=32, metric="within")
+    candidates, _ = quiet_search(small(estimator=template), X, y, batch)
+    assert {getattr(one, "gamma", 0.0) for one in candidates} == {0.0, 10.0}
+
+
+def test_declining_the_metric_is_always_a_candidate():
+    X, y, batch = shifted()
+    candidates, _ = quiet_search(small(gammas=(10.0,)), X, y, batch)
+    assert {one.gamma for one in candidates if isinstance(one, gsat.GSATClassifier)} == {0.0, 10.0}
+
+
+def test_a_module_of_ones_own_has_no_linear_rivals():
+    X, y, batch = shifted()
+    template = gsat.GSATClassifier(n_outer=5, group_size=32, module="elu", module_options={"hidden": 4})
+    candidates, _ = quiet_search(small(estimator=template, hidden=(4,)), X, y, batch)
+    assert not any(isinstance(one, gsat.LinearClassifier) for one in candidates)
+
+
+def test_the_seed_of_the_estimator_holds():
+    X, y, batch = shifted()
+    template = gsat.GSATClassifier(n_outer=5, group_size=32, random_state=7)
+    model = small(estimator=template, random_state=None)
+    candidates, _ = quiet_search(model, X, y, batch)
+    assert {one.random_state for one in candidates} == {7}
+
+
+def test_the_model_for_single_samples_is_saved_beside(fitted, tmp_path):
+    model, X, *_ = fitted
+    model.save(tmp_path / "model")
+    assert gsat.load(tmp_path / "model").prepare == "centre"
+    single = gsat.load(tmp_path / "model-single")
+    np.testing.assert_allclose(single.predict_proba(X[:1]), model.single_estimator_.predict_proba(X[:1]), atol=1e-6)
+    with pytest.raises(ValueError, match=r"got one of 'b': .*single_estimator_ predicts"):
+        model.predict(X[:3], ["a", "a", "b"])
+
+
+def test_without_a_model_for_single_samples_there_is_none():
+    X, y, batch = shifted(size=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(prepare="centre").fit(X, y, batch=batch)
+    assert model.single_estimator_ is None
+    with pytest.raises(ValueError, match=r'a model with prepare="none" or "zscore" predicts single samples'):
+        model.predict(X[:1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budgets": 0.1}, "budgets must be a list of values, got 0.1"),
+        ({"structures": "low-rank"}, "structures must be a list of values, got 'low-rank'"),
+        ({"hidden": ()}, "hidden must have at least one value, got none"),
+        ({"cs": None}, "cs must be a list of values, got None"),
+    ],
+)
+def test_lists_are_lists(options, message):
+    X, y, batch = shifted()
+    with pytest.raises(ValueError, match=message):
+        small(**options).fit(X, y, batch=batch)
+    with pytest.raises(ValueError, match=r"batch must have one id per sample \(240\), got shape \(5,\)"):
+        small().fit(X, y, batch=batch[:5])

@@ -249,7 +249,7 @@ def test_pieces_are_distinct_and_picklable():
     assert len({piece.key for piece in found}) == len({piece.name for piece in found}) == len(found)
     assert all(piece.effort > 0 for piece in found)
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
-    assert len(found) == 2 * sum(min(5, len(task.held_out)) for task in TASKS.values())
+    assert len(found) == 2 * sum(min(4, len(task.held_out)) for task in TASKS.values())
     assert {piece.arguments.get("seed") for piece in pieces(SCALES["cpu"], None)} == {None, 1, 2}
     quick = pieces(SCALES["quick"], None)
     assert len(quick) == 2 * len(TASKS)

@@ -75,7 +75,12 @@ def predict(
     alignment = align(classifier, table.feature_names, X.shape[1], missing_features)
     if classifier.prepare == "centre" and table.batch is None:
         typer.echo(f"gsat: the samples of {data} are taken as one batch; --batch would name their batches", err=True)
-    chances = probabilities(classifier, X, alignment, missing_features, table.batch)
+    try:
+        chances = probabilities(classifier, X, alignment, missing_features, table.batch)
+    except ValueError as error:
+        if classifier.prepare != "centre" or not (other := run / "model-single").exists():
+            raise
+        fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
     predicted = classifier.classes_[chances.argmax(1)]
     frame = pd.DataFrame({"id": range(len(table)) if table.sample_ids is None else table.sample_ids})
     if table.y is not None and label is not None:

@@ -99,8 +99,9 @@ def train(
     if ":" in model:
         import_from_here()
 
+    from gsat.estimators.candidates import beside
+    from gsat.estimators.choosing import choose as choose_plan
     from gsat.estimators.from_table import Plan
-    from gsat.estimators.from_table import choose as choose_plan
     from gsat.estimators.from_table import train as train_plan
     from gsat.training.threads import use_threads
 
@@ -130,26 +131,31 @@ def train(
         gamma=gamma,
     )
     n_threads = use_threads(stored_threads(out) if resume and threads is None else threads)
-    choice, tried = None, None
+    choice, single, tried = None, None, None
     if choose and resume:
-        choice = stored_choice(out)
+        choice, single = stored_choice(out)
     elif choose:
         refuse_to_overwrite(out, force, resumable=True)  # before anything is trained for the choice
-        choice, tried = choose_plan(table.train, plan, prepare=prepare or "choose", jobs=jobs)
+        made = choose_plan(table.train, plan, prepare=prepare or "choose", jobs=jobs)
+        choice, single, tried = made.changes, made.single, made.tried
+    other = None if single is None else replace(plan, **single)
     plan = replace(plan, **(choice or {}))
     config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
-    config |= {"threads": n_threads, **({} if choice is None else {"choice": choice})}
+    config |= {"threads": n_threads, **({} if choice is None else {"choice": choice, "choice_single": single})}
     with running(out, config, resume=resume, force=force):
         if tried is not None:
             write_table(out / "choice.csv", tried)
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
         trained.classifier.save(out / "model")
+        if other is not None:
+            train_plan(table.train, other).classifier.save(beside(out / "model"))
     say(
         {
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
             "classes": len(trained.classifier.classes_),
             **({} if choice is None else {"chosen": _in_words(plan)}),
+            **({} if other is None else {"for single samples": f"{beside(out / 'model')}: {_in_words(other)}"}),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
@@ -163,8 +169,10 @@ def train(
 
 def _in_words(plan: Any) -> str:
     """What --choose chose."""
-    adversary = "" if plan.defence == "erm" else f", budget {plan.size:g}, gamma {plan.gamma:g}"
-    return f"{plan.defence}, prepare {plan.prepare}, {plan.options['hidden']} hidden units{adversary}"
+    sizes = {"erm": "", "linear": f", C {plan.size:g}, gamma {plan.gamma:g}"}
+    adversary = sizes.get(plan.defence, f", budget {plan.size:g}, gamma {plan.gamma:g}")
+    units = "" if plan.defence == "linear" else f", {plan.options['hidden']} hidden units"
+    return f"{plan.defence}, prepare {plan.prepare}{units}{adversary}"
 
 
 def _lam(text: str) -> float | str:

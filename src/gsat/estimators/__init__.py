@@ -11,6 +11,7 @@ from gsat.estimators.baselines import (
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.cv import GSATClassifierCV
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.loading import load
 from gsat.estimators.regressor import GSATRegressor
 
@@ -21,6 +22,7 @@ __all__ = [
     "GSATClassifier",
     "GSATClassifierCV",
     "GSATRegressor",
+    "LinearClassifier",
     "PGDClassifier",
     "StructuredATClassifier",
     "TorchClassifier",

@@ -1,4 +1,4 @@
-"""GSATClassifierCV: preparation, width, structure, budget and metric, chosen on training batches that are left out."""
+"""GSATClassifierCV: preparation, model, structure, budget and metric, chosen on training batches that are left out."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from gsat import _checks, _defaults
 from gsat.estimators.baselines import ERMClassifier
+from gsat.estimators.candidates import NEEDS_BATCH, alike, beside, chosen, preparations, single_batch, usable
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.leaving_out import Scores, folds_of, scored
-
-NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted
+from gsat.estimators.linear import LinearClassifier
 
 
 class FittedCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """What `fit` leaves; apart, so that these names do not become parameters."""
 
     best_estimator_: TorchClassifier
-    single_estimator_: TorchClassifier
+    single_estimator_: TorchClassifier | None
     best_params_: dict[str, Any]
     best_score_: float
     best_index_: int
@@ -41,21 +41,27 @@ class FittedCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class GSATClassifierCV(FittedCV):
     """A GSAT classifier whose settings are chosen where it matters: on training batches that were left out.
 
-    The choice is made in two steps, each by the mean balanced accuracy over the left-out batches (of equals, by the
-    least cross-entropy): first the preparation and the number of hidden units, with ERM; then, with these, structure,
-    budget and gamma. Staying with ERM and declining the metric (gamma = 0) are always among the candidates. The winner
-    is trained again on all samples. Nothing but training samples is used.
+    The candidates are linear models (`LinearClassifier`) and ERM networks with every preparation, and GSAT with that
+    preparation and width with which ERM does best. The one with the best mean balanced accuracy over the left-out
+    batches is taken, of equals the one with the least cross-entropy, and trained again on all samples. Staying with ERM
+    and declining the metric (gamma = 0) are always among the candidates. Nothing but training samples is used.
 
     Parameters
     ----------
     estimator
         A `GSATClassifier` with the parameters that are not chosen; None for its defaults.
-    structures, budgets, gammas
-        The candidates, as in `GSATClassifier`; gamma = 0 is the isotropic adversary.
+    structures, budgets
+        Of GSAT, as in `GSATClassifier`.
+    gammas
+        Of GSAT and of linear models, beside 0, which is the isotropic adversary. With two batches each fold keeps one,
+        from which no metric can be learnt: gamma is then 0, with a warning.
+    cs
+        C of linear models; () for none.
     hidden
-        Numbers of hidden units to choose from; 0 is a linear model.
+        Numbers of hidden units to choose from.
     prepare
-        "choose" among "none", "centre" and "zscore", or one of them.
+        "choose" among "none", "centre" and "zscore", or one of them. Where a batch has a single sample, "centre" is
+        left out, with a warning.
     cv
         "batches": batches are left out in turn, the largest first, those that hold two classes of the others. Where fit
         is given fewer than two of them, and for a number, random folds: they say nothing about a next batch.
@@ -71,7 +77,8 @@ class GSATClassifierCV(FittedCV):
     best_estimator_
         The winner, trained on all samples.
     single_estimator_
-        That of the candidates that predict a single sample; the winner itself, unless it is prepared with "centre".
+        The best that predicts a single sample; the winner itself, unless it is prepared with "centre". None where
+        prepare="centre" was asked for.
     best_params_, best_score_, best_index_
         Its parameters, its mean score on the left-out batches, and its place in cv_results_.
     cv_results_
@@ -83,9 +90,10 @@ class GSATClassifierCV(FittedCV):
 
     estimator: Any = field(default=None, kw_only=False)
     structures: Any = ("low-rank", "universal")
-    budgets: Any = (0.03, 0.1, 0.3)
-    gammas: Any = (0.0, 1.0, 10.0)
-    hidden: Any = (0, _defaults.HIDDEN)
+    budgets: Any = (0.01, 0.03, 0.06, 0.15)
+    gammas: Any = (0.0, 10.0)
+    cs: Any = (0.001, 0.01, 0.1, 1.0)
+    hidden: Any = (_defaults.HIDDEN,)
     prepare: str = "choose"
     cv: Any = "batches"
     n_folds: int = 4
@@ -127,43 +135,51 @@ class GSATClassifierCV(FittedCV):
         template = GSATClassifier() if self.estimator is None else self.estimator
         if not isinstance(template, GSATClassifier):
             raise TypeError(f"estimator must be a GSATClassifier or None, got {template!r}")
-        template = clone(template).set_params(random_state=self.random_state)
+        template = clone(template)
+        if self.random_state is not None:
+            template.set_params(random_state=self.random_state)
         _checks.one_of("prepare", self.prepare, (*_defaults.PREPARATIONS, "choose"))
+        for name in ("structures", "budgets", "gammas", "cs", "hidden"):
+            _checks.several(name, getattr(self, name), empty=name != "hidden")
         X, y = template._checked(X, y)
         check_classification_targets(y)
-        batch = None if batch is None else np.asarray(batch)
-        folds = folds_of(y, batch, cv=self.cv, n_folds=self.n_folds, seed=self.random_state)
-        plain = _plain(template)
-        first = [
+        if batch is not None:
+            _checks.batch_codes(batch, len(y))
+            batch = np.asarray(batch)
+            batch = batch.astype(str) if batch.dtype == object else batch  # ids of several types have no order
+        folds = folds_of(y, batch, cv=self.cv, n_folds=self.n_folds, seed=template.random_state)
+        prepares, gammas = preparations(self.prepare, batch, folds), usable(self.gammas, template.metric, batch, folds)
+        plain = alike(ERMClassifier, template)
+        networks = [
             clone(plain).set_params(prepare=prepare, hidden=hidden)
-            for prepare, hidden in product(self._preparations(batch), self.hidden)
+            for prepare, hidden in product(prepares, self.hidden)
         ]
+        linear = [
+            alike(LinearClassifier, template, C=C, gamma=gamma, prepare=prepare, hidden=0)
+            for prepare, gamma, C in product(prepares, gammas, self.cs if template.module is None else ())
+        ]
+        first = [*networks, *linear]
         found = scored(first, X, y, batch, folds, self.n_jobs)
-        base = first[found.best()].get_params()
-        common = {"prepare": base["prepare"], "hidden": base["hidden"]}
+        base = networks[found.best(range(len(networks)))]
         second = [
-            clone(template).set_params(structure=structure, budget=budget, gamma=gamma, **common)
-            for structure, budget, gamma in product(self.structures, self.budgets, self.gammas)
+            clone(template).set_params(
+                structure=structure, budget=budget, gamma=gamma, prepare=base.prepare, hidden=base.hidden
+            )
+            for structure, budget, gamma in product(self.structures, self.budgets, gammas)
         ]
         found = found.joined(scored(second, X, y, batch, folds, self.n_jobs)) if second else found
         return [*first, *second], found, y
-
-    def _preparations(self, batch: Any) -> list[str]:
-        """Those to choose from; without batches there is nothing to centre."""
-        if self.prepare != "choose":
-            return [self.prepare]
-        return [name for name in _defaults.PREPARATIONS if name != NEEDS_BATCH or batch is not None]
 
     def _keep(self, candidates: list[Any], found: Scores, X: Any, y: Any, batch: Any) -> None:
         """Train the winner, and the best of those that need no batch, on all samples."""
         self.best_index_ = found.best()
         alone = [i for i, one in enumerate(candidates) if one.prepare != NEEDS_BATCH]
-        single = found.best(alone) if alone else self.best_index_
+        single = found.best(alone) if alone else None
         self.cv_results_ = found.table([chosen(one) for one in candidates])
         self.best_params_, self.best_score_ = chosen(candidates[self.best_index_]), float(found.mean[self.best_index_])
         self.best_estimator_ = clone(candidates[self.best_index_]).fit(X, y, batch=batch)
-        self.single_estimator_ = self.best_estimator_
-        if single != self.best_index_:
+        self.single_estimator_ = self.best_estimator_ if single == self.best_index_ else None
+        if single is not None and single != self.best_index_:
             self.single_estimator_ = clone(candidates[single]).fit(X, y, batch=batch)
         self.n_splits_, self.classes_ = found.accuracy.shape[1], self.best_estimator_.classes_
         self.n_features_in_ = self.best_estimator_.n_features_in_
@@ -185,7 +201,7 @@ class GSATClassifierCV(FittedCV):
         array
             Labels (n,).
         """
-        return self._winner(X).predict(X, batch)
+        return self._winner(X, batch).predict(X, batch)
 
     def predict_proba(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The probability of each class.
@@ -200,7 +216,7 @@ class GSATClassifierCV(FittedCV):
         array
             Probabilities (n, classes), in the order of classes_.
         """
-        return self._winner(X).predict_proba(X, batch)
+        return self._winner(X, batch).predict_proba(X, batch)
 
     def decision_function(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The logits of the classes.
@@ -215,7 +231,7 @@ class GSATClassifierCV(FittedCV):
         array
             As in `GSATClassifier.decision_function`.
         """
-        return self._winner(X).decision_function(X, batch)
+        return self._winner(X, batch).decision_function(X, batch)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> float:
         """The accuracy.
@@ -230,10 +246,13 @@ class GSATClassifierCV(FittedCV):
         float
             The weighted share of samples whose class is predicted.
         """
-        return self._winner(X).score(X, y, sample_weight, batch=batch)
+        return self._winner(X, batch).score(X, y, sample_weight, batch=batch)
 
     def save(self, folder: str | Path) -> Path:
         """Write the winner as a folder that `gsat.load` opens.
+
+        Where the winner needs whole batches, the best that predicts single samples is written beside it, as
+        FOLDER-single.
 
         Parameters
         ----------
@@ -246,37 +265,36 @@ class GSATClassifierCV(FittedCV):
             The folder.
         """
         check_is_fitted(self, "best_estimator_")
+        if self.single_estimator_ is not None and self.single_estimator_ is not self.best_estimator_:
+            self.single_estimator_.save(beside(folder))
         return self.best_estimator_.save(folder)
 
-    def _winner(self, X: Any) -> TorchClassifier:
+    def _winner(self, X: Any, batch: Any) -> TorchClassifier:
         check_is_fitted(self, "best_estimator_")
-        if self.best_estimator_.prepare == NEEDS_BATCH and np.shape(X)[:1] == (1,):
-            raise ValueError(
-                "X must hold at least two samples of a batch, got one: the classifier was chosen with "
-                'prepare="centre", which takes away the mean of the batch; single_estimator_ predicts single samples '
-                f"(left-out batches: {self._single_score():.3f} instead of {self.best_score_:.3f})"
-            )
+        if self.best_estimator_.prepare == NEEDS_BATCH:
+            n = np.shape(X)[0] if np.ndim(X) else 0
+            alone = single_batch(np.zeros(n) if batch is None else np.asarray(batch))
+            if alone is not None:
+                got = "one" if batch is None else f"one of {alone!r}"
+                raise ValueError(
+                    f"X must hold at least two samples of a batch, got {got}: "
+                    'the classifier was chosen with prepare="centre", which takes away the mean of the batch'
+                    + self._instead()
+                )
         return self.best_estimator_
 
-    def _single_score(self) -> float:
-        params = chosen(self.single_estimator_)
-        return float(self.cv_results_["mean_test_score"][self.cv_results_["params"].index(params)])
+    def _instead(self) -> str:
+        """What predicts single samples, in words."""
+        if self.single_estimator_ is None:
+            return '; a model with prepare="none" or "zscore" predicts single samples'
+        place = self.cv_results_["params"].index(chosen(self.single_estimator_))
+        score = float(self.cv_results_["mean_test_score"][place])
+        return (
+            f"; single_estimator_ predicts single samples (left-out batches: {score:.3f} instead of "
+            f"{self.best_score_:.3f})"
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def chosen(estimator: Any) -> dict[str, Any]:
-    """What the choice is about, of one candidate; a gamma of 0 is the isotropic adversary."""
-    params = {"defence": "erm", "prepare": estimator.prepare, "hidden": estimator.hidden}
-    if isinstance(estimator, GSATClassifier):
-        params |= {"defence": estimator.structure, "budget": estimator.budget, "gamma": estimator.gamma}
-    return params
-
-
-def _plain(template: GSATClassifier) -> ERMClassifier:
-    """The same training without an adversary."""
-    shared = set(ERMClassifier._get_param_names())
-    return ERMClassifier(**{name: value for name, value in template.get_params(deep=False).items() if name in shared})

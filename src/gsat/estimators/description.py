@@ -233,6 +233,7 @@ PARAMS: dict[str, Rule] = {
     "metric": _or_none(_name_of((*_defaults.METRICS, GIVEN))),
     "gamma": _real(least=0),
     "eps": _real(least=0),
+    "C": _real(above=0),
 }
 FITTED: dict[str, Rule] = {
     "lam_": _real_or_none,

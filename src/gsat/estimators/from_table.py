@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from gsat.estimators.baselines import (
     StructuredATClassifier,
     UniversalATClassifier,
 )
+from gsat.estimators.candidates import LINEAR
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.cv import GSATClassifierCV, chosen
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.linear import LinearClassifier
 from gsat.training import History
 
 OF_SIZE_EPS: dict[str, type[EpsClassifier]] = {
@@ -39,9 +40,9 @@ class Plan:
     Parameters
     ----------
     defence
-        Its name in `gsat.registry`.
+        Its name in `gsat.registry`, or "linear" for a `LinearClassifier`.
     size
-        A fraction of E‖X‖₂: the budget of GSAT, the eps of the others.
+        A fraction of E‖X‖₂: the budget of GSAT, the eps of the others; C of a linear model.
     lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare
         As in `GSATClassifier`; seed is its random_state.
     n_inner
@@ -63,7 +64,7 @@ class Plan:
     lam: float | str = _defaults.LAM
     alpha: float | None = None
     k: int | None = None
-    model: str = "elu"
+    model: str | None = "elu"
     options: dict[str, Any] = field(default_factory=dict)
     n_outer: int = _defaults.N_OUTER
     n_inner: int | None = None
@@ -86,6 +87,8 @@ class Plan:
     @property
     def inner(self) -> int:
         """Gradients for a group, n_inner or the default of the defence."""
+        if self.defence == LINEAR:
+            return 0
         return registry.default_n_inner(self.defence) if self.n_inner is None else self.n_inner
 
     def describe(self) -> dict[str, Any]:
@@ -138,43 +141,6 @@ def train(
     return Trained(classifier, plan)
 
 
-def choose(table: Table, plan: Plan, *, prepare: str = "choose", jobs: int = 1) -> tuple[dict[str, Any], pd.DataFrame]:
-    """What `GSATClassifierCV` chooses for a plan on the batches of a table.
-
-    Parameters
-    ----------
-    table
-        Training samples, their labels and batches.
-    plan
-        Everything that is not chosen.
-    prepare
-        "choose", or the preparation of all candidates.
-    jobs
-        Models trained at a time.
-
-    Returns
-    -------
-    changes, frame
-        The fields of the plan that were chosen, and how every candidate did, the best first.
-    """
-    template = classifier_for(replace(plan, defence=_defaults.STRUCTURE), table)
-    search = GSATClassifierCV(template, prepare=prepare, n_jobs=jobs, random_state=plan.seed)
-    candidates, scores, _ = search.search(samples(table), table.y, table.batch)
-    best = candidates[scores.best()]
-    erm = isinstance(best, ERMClassifier)
-    changes = {
-        "defence": "erm" if erm else best.structure,
-        "size": plan.size if erm else best.budget,
-        "gamma": plan.gamma if erm else best.gamma,
-        "prepare": best.prepare,
-        "options": {**plan.options, "hidden": best.hidden},
-    }
-    results = scores.table([chosen(one) for one in candidates])
-    frame = pd.DataFrame({name: values for name, values in results.items() if name != "params"})
-    frame.columns = frame.columns.str.removeprefix("param_")
-    return changes, frame.sort_values(["mean_test_score", "mean_test_loss"], ascending=[False, True])
-
-
 def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
     """The classifier of a plan.
 
@@ -190,6 +156,17 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
     TorchClassifier
         Not fitted.
     """
+    if plan.defence == LINEAR:
+        return LinearClassifier(
+            plan.size,
+            metric=plan.metric,
+            gamma=plan.gamma,
+            standardize=plan.standardize,
+            prepare=plan.prepare,
+            calibrate=plan.calibrate,
+            validation_fraction=plan.validation_fraction,
+            random_state=plan.seed,
+        )
     name = registry.check_defence(plan.defence)
     shared: dict[str, Any] = {
         "n_outer": plan.n_outer,

@@ -22,18 +22,9 @@ from gsat.training.budget import priced
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GSATEstimator(TorchEstimator):
-    """What the classifier and the regressor share: the parameters of the adversary, and the defence they make."""
+class MetricEstimator(TorchEstimator):
+    """An estimator with a metric, which is learnt from the rows that are trained on, or given."""
 
-    structure: str = field(default=_defaults.STRUCTURE, kw_only=False)
-    lam: Any = _defaults.LAM
-    budget: float = _defaults.BUDGET
-    alpha: float | None = None
-    k: int | None = None
-    solver: Any = _defaults.SOLVER
-    n_inner: int = _defaults.N_INNER_GSAT
-    feature_groups: Any = None
-    feature_mask: Any = None
     metric: Any = _defaults.METRIC
     gamma: float = _defaults.GAMMA
 
@@ -58,6 +49,21 @@ class GSATEstimator(TorchEstimator):
         labels = samples.targets[used] if self._has_classes else None
         weights = None if samples.weights is None else samples.weights[used]
         return Metric.from_batches(View(rows, Positions(used)), labels, batch, gamma=gamma, kind=kind, weights=weights)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GSATEstimator(MetricEstimator):
+    """What the classifier and the regressor share: the parameters of the adversary, and the defence they make."""
+
+    structure: str = field(default=_defaults.STRUCTURE, kw_only=False)
+    lam: Any = _defaults.LAM
+    budget: float = _defaults.BUDGET
+    alpha: float | None = None
+    k: int | None = None
+    solver: Any = _defaults.SOLVER
+    n_inner: int = _defaults.N_INNER_GSAT
+    feature_groups: Any = None
+    feature_mask: Any = None
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
         registry.structure(self.structure)  # the name of another defence is none of a structure

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import joblib
@@ -69,7 +70,7 @@ def folds_of(
 
 def _random(y: NDArray[Any], n_folds: int, seed: Any, group: NDArray[Any] | None) -> list[Fold]:
     least = int(np.unique(y, return_counts=True)[1].min())
-    seed = seed if isinstance(seed, int) else 0
+    seed = int(seed) if isinstance(seed, Integral) else 0
     kind = StratifiedKFold if group is None else StratifiedGroupKFold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a class with fewer samples than folds
@@ -110,7 +111,7 @@ class Scores:
         names = dict.fromkeys(name for one in params for name in one)
         ranks = np.unique(np.round(-self.mean / EQUAL), return_inverse=True)[1]
         return {
-            **{f"param_{name}": np.ma.MaskedArray([one.get(name) for one in params], dtype=object) for name in names},
+            **{f"param_{name}": _column(params, name) for name in names},
             "params": params,
             **{f"split{i}_test_score": column for i, column in enumerate(self.accuracy.T)},
             "mean_test_score": self.mean,
@@ -118,7 +119,14 @@ class Scores:
             "rank_test_score": np.array([1 + (ranks < rank).sum() for rank in ranks], dtype=np.int32),
             "mean_test_loss": self.loss.mean(axis=1),
             "mean_fit_time": self.seconds.mean(axis=1),
+            "std_fit_time": self.seconds.std(axis=1),
         }
+
+
+def _column(params: list[dict[str, Any]], name: str) -> Any:
+    """One parameter of all candidates, masked where a candidate has none."""
+    missing = [name not in one for one in params]
+    return np.ma.MaskedArray([one.get(name) for one in params], mask=missing, dtype=object)
 
 
 def scored(
@@ -160,9 +168,10 @@ def _one(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say of a training is said of the winner's
         model = clone(candidate).fit(X[train], y[train], batch=None if batch is None else batch[train])
+    seconds = time.perf_counter() - begun
     share = model.predict_proba(X[test], None if batch is None else batch[test])
     _, accuracy, entropy = judged(share, model.classes_, y[test])
-    return accuracy, entropy, time.perf_counter() - begun
+    return accuracy, entropy, seconds
 
 
 def judged(share: NDArray[np.float64], classes: NDArray[Any], y: NDArray[Any]) -> tuple[float, float, float]:

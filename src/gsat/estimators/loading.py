@@ -24,6 +24,7 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.module import build_module
 from gsat.estimators.regressor import GSATRegressor
 from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
@@ -39,6 +40,7 @@ KINDS: tuple[type[TorchEstimator], ...] = (
     FGSMClassifier,
     UniversalATClassifier,
     StructuredATClassifier,
+    LinearClassifier,
     GSATRegressor,
 )
 BY_NAME = {kind.__name__: kind for kind in KINDS}
