@@ -13,13 +13,16 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
     from gsat.diagnosis import Diagnosis, diagnose
     from gsat.estimators import (
+        CORALClassifier,
         ERMClassifier,
         FGMClassifier,
         FGSMClassifier,
+        GroupDROClassifier,
         GSATClassifier,
         GSATClassifierCV,
         GSATRegressor,
         PGDClassifier,
+        RandomDrawsClassifier,
         StructuredATClassifier,
         UniversalATClassifier,
         load,
@@ -35,6 +38,7 @@ __version__ = "0.1.0"
 _HOME = {  # public name -> the module it comes from
     "ADMM": "gsat.solvers",
     "Adversary": "gsat.adversary",
+    "CORALClassifier": "gsat.estimators",
     "Certificate": "gsat.theory",
     "Diagnosis": "gsat.diagnosis",
     "ERMClassifier": "gsat.estimators",
@@ -44,6 +48,7 @@ _HOME = {  # public name -> the module it comes from
     "GSATClassifierCV": "gsat.estimators",
     "GSATRegressor": "gsat.estimators",
     "GroupCost": "gsat.costs",
+    "GroupDROClassifier": "gsat.estimators",
     "GroupSparse": "gsat.costs",
     "GroupSparseSelector": "gsat.selectors",
     "Linearised": "gsat.solvers",
@@ -53,6 +58,7 @@ _HOME = {  # public name -> the module it comes from
     "PGDClassifier": "gsat.estimators",
     "PerBatch": "gsat.costs",
     "Proximal": "gsat.solvers",
+    "RandomDrawsClassifier": "gsat.estimators",
     "Schedule": "gsat.theory",
     "Solution": "gsat.solvers",
     "StructuredATClassifier": "gsat.estimators",

@@ -13,15 +13,19 @@ from gsat.estimators.cv import GSATClassifierCV
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.loading import load
 from gsat.estimators.regressor import GSATRegressor
+from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 
 __all__ = [
+    "CORALClassifier",
     "ERMClassifier",
     "FGMClassifier",
     "FGSMClassifier",
     "GSATClassifier",
     "GSATClassifierCV",
     "GSATRegressor",
+    "GroupDROClassifier",
     "PGDClassifier",
+    "RandomDrawsClassifier",
     "StructuredATClassifier",
     "TorchClassifier",
     "UniversalATClassifier",

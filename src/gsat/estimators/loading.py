@@ -26,6 +26,7 @@ from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.module import build_module
 from gsat.estimators.regressor import GSATRegressor
+from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
@@ -39,6 +40,9 @@ KINDS: tuple[type[TorchEstimator], ...] = (
     FGSMClassifier,
     UniversalATClassifier,
     StructuredATClassifier,
+    GroupDROClassifier,
+    CORALClassifier,
+    RandomDrawsClassifier,
     GSATRegressor,
 )
 BY_NAME = {kind.__name__: kind for kind in KINDS}
