@@ -50,8 +50,8 @@ def relaxed(
 def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> tuple[Tensor, float]:
     """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1.
 
-    The last one, U, maximises ⟨G, U⟩ − λ·c(U) for the last gradient G, so that c(U) follows from ⟨G, U⟩ and ‖U‖² without
-    a second evaluation of g.
+    The last one, U, maximises ⟨G, U⟩ − λ·c(U) for the last gradient G: c(U) follows from ⟨G, U⟩ and ‖U‖² without a
+    second evaluation of g.
     """
     gradient = trial
     for phase in range(1, n + 1):
