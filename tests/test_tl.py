@@ -113,11 +113,12 @@ def test_batches_change_universal_training():
     assert not np.array_equal(one.obsm["gsat_probabilities"], other.obsm["gsat_probabilities"])
 
 
-def test_a_classifier_of_ones_own():
+@pytest.mark.parametrize("kind", [gsat.ERMClassifier, gsat.GroupDROClassifier, gsat.CORALClassifier])
+def test_a_classifier_of_ones_own(kind):
     adata = cells()
-    mine = gsat.ERMClassifier(n_outer=30, eta0=1e-2, random_state=1)
+    mine = kind(n_outer=30, eta0=1e-2, random_state=1)
     found = gsat.tl.fit(adata, "true", classifier=mine)
-    assert isinstance(found, gsat.ERMClassifier)
+    assert isinstance(found, kind)
     assert not hasattr(mine, "module_")
     assert "gsat_score" not in adata.var
     assert "lam" not in adata.uns["gsat"]

@@ -13,14 +13,17 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
     from gsat.diagnosis import Diagnosis, diagnose
     from gsat.estimators import (
+        CORALClassifier,
         ERMClassifier,
         FGMClassifier,
         FGSMClassifier,
+        GroupDROClassifier,
         GSATClassifier,
         GSATClassifierCV,
         GSATRegressor,
         LinearClassifier,
         PGDClassifier,
+        RandomDrawsClassifier,
         StructuredATClassifier,
         UniversalATClassifier,
         load,
@@ -36,6 +39,7 @@ __version__ = "0.1.0"
 _HOME = {  # public name -> the module it comes from
     "ADMM": "gsat.solvers",
     "Adversary": "gsat.adversary",
+    "CORALClassifier": "gsat.estimators",
     "Certificate": "gsat.theory",
     "Diagnosis": "gsat.diagnosis",
     "ERMClassifier": "gsat.estimators",
@@ -45,6 +49,7 @@ _HOME = {  # public name -> the module it comes from
     "GSATClassifierCV": "gsat.estimators",
     "GSATRegressor": "gsat.estimators",
     "GroupCost": "gsat.costs",
+    "GroupDROClassifier": "gsat.estimators",
     "GroupSparse": "gsat.costs",
     "GroupSparseSelector": "gsat.selectors",
     "LinearClassifier": "gsat.estimators",
@@ -55,6 +60,7 @@ _HOME = {  # public name -> the module it comes from
     "PGDClassifier": "gsat.estimators",
     "PerBatch": "gsat.costs",
     "Proximal": "gsat.solvers",
+    "RandomDrawsClassifier": "gsat.estimators",
     "Schedule": "gsat.theory",
     "Solution": "gsat.solvers",
     "StructuredATClassifier": "gsat.estimators",

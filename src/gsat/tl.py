@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from gsat.estimators import ERMClassifier, GSATClassifier, LinearClassifier
+from gsat.defences import ERM
+from gsat.estimators import GSATClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
 
@@ -33,18 +34,36 @@ def fit(
     key_added: str = "gsat",
     **params: Any,
 ) -> TorchClassifier:
-    """Train on the cells that have a label, predict all of them, and write into `adata`; returns the classifier.
-
-    labels_key, batch_key: columns of .obs; cells without a label are predicted and not trained on
-    layer:                 the layer to take instead of .X; sparse matrices are never made dense as a whole
-    classifier, params:    an unfitted classifier (it is not changed), or the parameters of a GSATClassifier
+    """Train on the cells that have a label, predict all of them, and write into `adata`.
 
     With key_added="gsat" it writes
     .obs["gsat_prediction"]      the predicted label, categorical
     .obs["gsat_confidence"]      its probability
     .obsm["gsat_probabilities"]  (cells, classes), in the order of .uns["gsat"]["classes"]
-    .var["gsat_score"]           each gene's share of the effort of the adversary of training; not without an adversary
+    .var["gsat_score"]           each gene's share of the effort of the adversary of training, where there is one
     .uns["gsat"]                 keys, classes, classifier, its parameters, λ, and how many cells were trained on
+
+    Parameters
+    ----------
+    adata
+        Cells in memory, with distinct var_names. It is written to.
+    labels_key
+        The column of .obs with the labels; cells without one are predicted and not trained on.
+    batch_key
+        The column of .obs with the batches, or None.
+    layer
+        The layer to take instead of .X; sparse matrices are never made dense as a whole.
+    classifier
+        An unfitted classifier, which is not changed; None for a `GSATClassifier`.
+    key_added
+        What the names that are written begin with.
+    **params
+        Of the `GSATClassifier`, where no classifier is given.
+
+    Returns
+    -------
+    TorchClassifier
+        The fitted classifier.
     """
     if classifier is not None and params:
         raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
@@ -62,12 +81,12 @@ def fit(
     batches = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
     batch = None if batches is None else batches[known]
     y = _labels(labels.iloc[known])
-    fitted = GSATClassifier(**params) if classifier is None else clone(classifier)
+    made: Any = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
-    fitted.fit(trained_on, y, batch=batch)
-    fitted = getattr(fitted, "best_estimator_", fitted)  # what GSATClassifierCV chose
+    made.fit(trained_on, y, batch=batch)
+    fitted: TorchClassifier = getattr(made, "best_estimator_", made)  # what GSATClassifierCV chose
     _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
-    if not isinstance(fitted, ERMClassifier | LinearClassifier):
+    if not isinstance(fitted._trained_defence(fitted._loss), ERM):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
     fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
     adata.uns[key_added] = {
@@ -95,12 +114,27 @@ def predict(
 ) -> Alignment:
     """Predict the cells of `adata`, with genes matched by name, and write as `fit` does to .obs and .obsm.
 
-    batch_key: the column of .obs with the batches, for a classifier with prepare="centre"; without it `adata` is one
-               batch, of which a warning tells
-    missing:   what happens where genes of the model are not in `adata`: an "error", or they are filled with their
-               "mean" in training or with "zero". Other genes are left out
+    Parameters
+    ----------
+    adata
+        Cells in memory. It is written to.
+    classifier
+        A fitted classifier.
+    layer
+        The layer to take instead of .X.
+    batch_key
+        The column of .obs with the batches, for a classifier with prepare="centre"; without it `adata` is one batch, of
+        which a warning tells.
+    missing
+        What happens where genes of the model are not in `adata`: an "error", or they are filled with their "mean" in
+        training or with "zero". Other genes are left out.
+    key_added
+        What the names that are written begin with.
 
-    Returns which genes were missing and which left out.
+    Returns
+    -------
+    Alignment
+        Which genes were missing and which left out.
     """
     _check_anndata(adata)
     X = _matrix(adata, layer)

@@ -35,17 +35,41 @@ def samples(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("options", "directions"),
+    ("options", "words"),
     [
-        ([], True),
-        (["--metric", "none"], False),
-        (["--metric", "within", "--gamma", "3"], True),
-        (["--gamma", "0"], False),
+        ([*COLUMNS], "6 directions, learnt from 4 batches, gamma 10"),
+        ([*COLUMNS, "--test-batch", "lab 0"], "6 directions, learnt from 3 batches, gamma 10"),
+        ([*COLUMNS, "--metric", "none"], "isotropic"),
+        ([*COLUMNS, "--metric", "within", "--gamma", "3"], "6 directions, learnt from 4 batches, gamma 3"),
+        ([*COLUMNS, "--gamma", "0"], "isotropic"),
+        (["--label", "kind"], "isotropic"),
+        (["--label", "kind", "--metric", "within"], "6 directions, learnt inside the classes, gamma 10"),
     ],
 )
-def test_batches_make_a_metric_unless_it_is_declined(samples, options, directions, tmp_path):
-    run("train", samples, *COLUMNS, *QUICK, *options, "--out", tmp_path / "run")
-    assert (gsat.load(tmp_path / "run").metric_ is not None) == directions
+def test_batches_make_a_metric_unless_it_is_declined(samples, options, words, tmp_path):
+    if "lab" not in options:
+        frame = pd.read_csv(samples).drop(columns="lab")
+        samples = tmp_path / "without.csv"
+        frame.to_csv(samples, index=False)
+    found = json.loads(run("train", samples, *QUICK, *options, "--out", tmp_path / "run", "--json").output)
+    assert found["metric"] == words
+    metric = gsat.load(tmp_path / "run").metric_
+    assert (metric is None) if words == "isotropic" else (len(metric.stretch) == 6)
+
+
+def test_a_set_with_batches_has_a_metric_of_them_where_it_is_asked_for(tmp_path):
+    out, quick = tmp_path / "run", ["--n-outer", "2", "--n-inner", "1"]
+    found = json.loads(run("train", "bladderbatch", "--metric", "between", *quick, "--out", out, "--json").output)
+    assert "learnt from" in found["metric"]
+
+
+@pytest.mark.parametrize(
+    ("options", "uses"), [([], False), (["--prepare", "zscore"], False), (["--prepare", "centre"], True)]
+)
+def test_what_is_said_of_batches_is_true(samples, options, uses, tmp_path):
+    said = run("train", samples, *COLUMNS, *QUICK[:2], "--defence", "erm", *options, "--out", tmp_path / "run").output
+    assert ("erm makes no use of the batches in training" in " ".join(said.split())) != uses
+    assert not any(line.startswith("metric ") for line in said.splitlines())
 
 
 def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp_path):
@@ -62,6 +86,21 @@ def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp
     assert found["test_accuracy"] > 0.6
     run("predict", out, samples, "--label", "kind", "--out", tmp_path / "predictions.csv")
     assert len(pd.read_csv(tmp_path / "predictions.csv")) == 160
+
+
+def test_the_preparation_is_chosen_by_name_too(samples, tmp_path):
+    options = [*COLUMNS, *QUICK[:2], "--choose", "--prepare", "choose", "--metric", "between"]
+    run("train", samples, *options, "--out", tmp_path / "run")
+    assert set(pd.read_csv(tmp_path / "run" / "choice.csv")["prepare"]) == {"none", "centre", "zscore"}
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["metric"] == "between"
+
+
+def test_a_metric_of_batches_needs_them(samples, tmp_path):
+    frame = pd.read_csv(samples).drop(columns="lab")
+    frame.to_csv(tmp_path / "without.csv", index=False)
+    options = ["--label", "kind", "--metric", "between", "--out", tmp_path / "run"]
+    said = " ".join(run("train", tmp_path / "without.csv", *options, code=2).output.split())
+    assert "--metric between needs --batch to tell the batches, got none" in said
 
 
 def test_a_chosen_run_is_resumed_with_what_was_chosen(samples, tmp_path):
@@ -92,6 +131,13 @@ def test_a_run_that_was_not_chosen_is_not_resumed_with_choose(samples, tmp_path)
         (["--gamma", "-1"], "gamma must be >= 0, got -1"),
         (["--choose", "--model", "alexnet"], "--choose needs --model elu"),
         (["--choose", "--jobs", "0"], "--jobs must be >= 1"),
+        (["--choose", "--defence", "erm"], "--choose chooses the defence on batches left out: leave out --defence"),
+        (["--choose", "--budget", "0.05"], "--choose chooses the budget on batches left out: leave out --budget"),
+        (["--choose", "--gamma", "3"], "--choose chooses the gamma on batches left out: leave out --gamma"),
+        (["--choose", "--metric", "none"], "leave out --metric none, or --choose"),
+        (["--prepare", "choose"], "--prepare choose needs --choose"),
+        (["--defence", "pgd", "--gamma", "3"], "--gamma is for the structures of GSAT"),
+        (["--defence", "erm", "--metric", "within"], "low-rank, unstructured), got --defence erm"),
         (["--metric", "batches", "--test-batch", "lab 0", "--batch", "kind"], None),
     ],
 )
@@ -115,3 +161,16 @@ def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(sampl
     assert len(pd.read_csv(tmp_path / "p.csv")) == 1
     run("train", samples, *COLUMNS, *QUICK, "--out", out, "--force")
     assert not (out / "model-single").exists()
+
+
+def test_defences_are_compared_on_prepared_samples(samples, tmp_path):
+    options = ["--defences", "erm,low-rank", "--attacks", "pgd@0.05", "--seeds", "1", "--steps", "2"]
+    sizes = ["--n-validation", "40", "--strength", "fast", "--test-batch", "lab 0"]
+    accuracy = {}
+    for prepare in ("none", "centre"):
+        out = tmp_path / prepare
+        run("compare", samples, *COLUMNS, *QUICK, *options, *sizes, "--prepare", prepare, "--out", out)
+        assert json.loads((out / "config.json").read_text())["plan"]["prepare"] == prepare
+        found = pd.read_csv(out / "results.csv").query("part == 'test' and case == 'none' and defence == 'erm'")
+        accuracy[prepare] = found["accuracy"].iloc[0]
+    assert accuracy["centre"] > accuracy["none"] + 0.1  # a new lab is shifted by three deviations

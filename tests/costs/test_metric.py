@@ -1,6 +1,8 @@
 """The ground metric: a symmetric map with an exact inverse, and how it is learnt from batches and classes."""
 
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 import torch
 from scipy import sparse
@@ -225,6 +227,12 @@ def test_rows_are_read_alike_from_any_container(tmp_path):
     for other in (
         sparse.csr_matrix(X),
         sparse.csr_array(X),
+        sparse.coo_matrix(X),
+        sparse.csc_array(X),
+        pd.DataFrame(X),
+        polars.DataFrame(X),
+        X.tolist(),
+        list(X),
         np.load(tmp_path / "X.npy", mmap_mode="r"),
         torch.tensor(X),
     ):
@@ -254,12 +262,60 @@ def test_a_sample_of_the_rows_gives_nearly_the_same(monkeypatch):
         (lambda X, y, b: gsat.Metric.from_batches(X, y, b, weights=-np.ones(60)), "weights must be 60 numbers above 0"),
         (lambda X, y, b: gsat.Metric.from_batches(X * np.nan, y, b), "finite"),
         (lambda X, y, b: gsat.Metric.from_batches(X[:0], y[:0]), "at least one sample"),
+        (lambda X, y, b: gsat.Metric.from_batches([], []), "at least one sample"),
+        (lambda X, y, b: gsat.Metric.from_batches(X[:, 0], y), r"X must have shape \(n, d\) or .*, got \(60,\)"),
+        (lambda X, y, b: gsat.Metric.from_batches(X.astype(str), y), "X must hold numbers, got <U"),
+        (lambda X, y, b: gsat.Metric.from_batches(pd.DataFrame(X).astype(str), y), "X must hold numbers, got object"),
+        (lambda X, y, b: gsat.Metric.from_batches(X + 1j, y), "X must hold numbers, got complex128"),
+        (
+            lambda X, y, b: gsat.Metric.from_batches([["a", "b"]] * 60, y),
+            "X must be rows of numbers, all of one length",
+        ),
+        (lambda X, y, b: gsat.Metric.from_batches([[1.0], [1.0, 2.0]], [0, 1]), "X must be rows of numbers"),
     ],
 )
 def test_bad_input_is_told(call, words):
     X, y, batch, *_ = shifted(n=60)
     with pytest.raises(ValueError, match=words):
         call(X, y, batch)
+
+
+@pytest.mark.parametrize("X", ["digits.csv", None, 3.0, {"a": 1}])
+def test_what_has_no_rows_is_told(X):
+    with pytest.raises(TypeError, match="X must be an array, a tensor, a DataFrame or a sparse matrix, got"):
+        gsat.Metric.from_batches(X)
+
+
+@pytest.mark.parametrize(("name", "method"), [("z", "apply"), ("delta", "solve")])
+def test_what_is_no_perturbation_is_told(name, method):
+    mapped = getattr(metric(), method)
+    with pytest.raises(TypeError, match=f"{name} must be a torch tensor, got ndarray"):
+        mapped(np.ones((2, D)))
+    with pytest.raises(TypeError, match=f"{name} must have a floating-point dtype"):
+        mapped(torch.ones(2, D, dtype=torch.long))
+    for shape in ((7,), (2, 7), (D, 2)):
+        with pytest.raises(ValueError, match=f"{name} must have the 30 features of the metric, got shape"):
+            mapped(torch.ones(shape))
+
+
+def test_the_same_mask_is_cut_to_once(monkeypatch):
+    found, x, mask = metric(), torch.zeros(2, D, dtype=torch.float64), torch.arange(D) % 3 > 0
+    cuts = []
+    restricted = gsat.Metric.restricted
+    monkeypatch.setattr(gsat.Metric, "restricted", lambda self, mask: cuts.append(1) or restricted(self, mask))
+    first = fitting(found, x, mask)
+    assert fitting(found, x, mask.clone()) is first
+    assert len(cuts) == 1
+    torch.testing.assert_close(covariance(first), covariance(restricted(found, mask)), rtol=0, atol=0)
+    half = fitting(found, x.float(), mask)
+    assert half.directions.dtype == torch.float32
+    mask[:5] = False  # in place: it is another mask now
+    torch.testing.assert_close(covariance(fitting(found, x, mask)), covariance(restricted(found, mask)))
+    assert fitting(found, x) is found
+    assert fitting(found, x.float()) is fitting(found, x.float())
+    with torch.inference_mode():
+        kept = fitting(found, x, ~mask)
+    assert not kept.directions.is_inference()
 
 
 def test_samples_that_do_not_vary_give_the_identity():

@@ -31,6 +31,9 @@ ESTIMATORS = [
     gsat.PGDClassifier(n_inner=4, **QUICK),
     gsat.UniversalATClassifier(**QUICK),
     gsat.StructuredATClassifier(k=1, n_inner=4, **QUICK),
+    gsat.GroupDROClassifier(**QUICK),
+    gsat.CORALClassifier(**QUICK),
+    gsat.RandomDrawsClassifier(**QUICK),
     gsat.GSATRegressor(n_inner=4, **QUICK),
 ]
 

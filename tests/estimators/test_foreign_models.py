@@ -277,3 +277,12 @@ def test_a_model_with_weights_that_are_not_finite_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match=r"module:1.weight must be finite"):
         clf.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("kind", [gsat.FGMClassifier, gsat.FGSMClassifier, gsat.UniversalATClassifier])
+def test_a_parameter_that_was_never_used_is_no_longer_there_but_old_models_load(kind, tmp_path):
+    clf = kind(**QUICK).fit(X, Y)
+    assert "n_inner" not in clf.get_params()
+    again = gsat.load(edited(clf.save(tmp_path / "model"), params__n_inner=20))
+    assert again.get_params() == clf.get_params()
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))

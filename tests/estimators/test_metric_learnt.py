@@ -121,10 +121,15 @@ def test_bad_parameters_are_told(data, options, words):
         fitted(data, **options)
 
 
-def test_batches_by_name_need_two_of_them(data):
-    X, y, _ = data
-    with pytest.raises(ValueError, match="at least two batches, got none"):
-        gsat.GSATClassifier("low-rank", metric="batches", n_outer=2).fit(X, y)
+@pytest.mark.parametrize("metric", ["batches", "between"])
+@pytest.mark.parametrize(
+    ("options", "got"), [({}, "none"), ({"early_stopping": True, "validation_batches": ["b0", "b1", "b2"]}, "one")]
+)
+def test_batches_by_name_need_two_of_them(data, metric, options, got):
+    X, y, batch = data
+    words = f'metric="{metric}" needs batch= with at least two batches among the rows that are trained on, got {got}'
+    with pytest.raises(ValueError, match=words):
+        gsat.GSATClassifier(metric=metric, n_outer=2, **options).fit(X, y, batch=batch if options else None)
 
 
 def test_a_regressor_has_one_too(data):

@@ -87,6 +87,12 @@ def numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[A
         fail(f"{option} must be numbers separated by commas, got {text!r}")
 
 
+def given(context: typer.Context) -> set[str]:
+    """The parameters of a command that were typed, n_outer for --n-outer; the others have their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
 def import_from_here() -> None:
     """Let "my_file:factory" be found where the command is typed, after everything that is installed."""
     if os.getcwd() not in sys.path:

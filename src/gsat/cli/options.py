@@ -43,12 +43,14 @@ TestBatch = Annotated[str | None, typer.Option(help="Keep this batch for the tes
 Standardize = Annotated[
     bool | None, typer.Option(help="Features to mean 0 and deviation 1; default: all but digits, mnist and cifar10.")
 ]
-Prepare = Annotated[
-    Literal["none", "centre", "zscore"] | None,
-    typer.Option(
-        help="Before that: none; centre, the mean of each batch taken away (a batch is then predicted as a whole); or "
-        "zscore, each sample less its mean, divided by its deviation. Default: none; with --choose it is chosen."
-    ),
+_PREPARE = (
+    "Before that: none; centre, the mean of each batch taken away (a batch is then predicted as a whole); or zscore, "
+    "each sample less its mean, divided by its deviation"
+)
+Prepare = Annotated[Literal["none", "centre", "zscore"], typer.Option(help=f"{_PREPARE}.")]
+PrepareOrChoose = Annotated[
+    Literal["none", "centre", "zscore", "choose"] | None,
+    typer.Option(help=f"{_PREPARE}; or, with --choose, choose. Default: none; with --choose, choose."),
 ]
 MissingFeatures = Annotated[
     Literal["error", "mean", "zero"],

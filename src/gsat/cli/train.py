@@ -11,10 +11,12 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, import_from_here, say, user_errors
+from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors
 from gsat.cli.files import write_table
 from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
 from gsat.data.source import Source, fingerprint
+
+BY_BATCH = ("batches", "between")  # metrics that are learnt from two batches or more
 
 
 @app.command(
@@ -25,6 +27,7 @@ from gsat.data.source import Source, fingerprint
 )
 @user_errors
 def train(
+    context: typer.Context,
     data: options.Data,
     label: options.Label = None,
     batch: options.Batch = None,
@@ -38,7 +41,7 @@ def train(
     test_fraction: options.TestFraction = None,
     test_batch: options.TestBatch = None,
     standardize: options.Standardize = None,
-    prepare: options.Prepare = None,
+    prepare: options.PrepareOrChoose = None,
     choose: Annotated[
         bool,
         typer.Option(
@@ -85,16 +88,24 @@ def train(
     at_least_one(threads=threads, jobs=jobs)
     if choose and model != "elu":
         fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
+    if prepare == "choose" and not choose:
+        fail("--prepare choose needs --choose, which tries the preparations on batches left out")
     price = _lam(lam)
     _checks.number("eps", eps, least=0)
     _checks.number("gamma", gamma, least=0)
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
+    _refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     ).tested_on(fraction=test_fraction, batch=test_batch)
-    if batch is not None and defence in _defaults.BASELINES:
-        typer.echo(f"gsat: {defence} makes no use of the batches; the structures of GSAT do", err=True)
+    if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
+        typer.echo(
+            f"gsat: {defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do",
+            err=True,
+        )
     table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+    if metric in BY_BATCH and gamma > 0 and table.batch is None:
+        fail(f"--metric {metric} needs --batch to tell the batches, got none")
 
     if ":" in model:
         import_from_here()
@@ -122,8 +133,9 @@ def train(
         solver=solver,
         seed=seed,
         standardize=not source.is_pixels if standardize is None else standardize,
-        prepare="none" if prepare is None else prepare,
-        per_batch=batch is not None or ((choose or prepare == "centre") and table.batch is not None),
+        prepare="none" if prepare in (None, "choose") else prepare,
+        per_batch=batch is not None
+        or ((choose or prepare == "centre" or metric in BY_BATCH) and table.batch is not None),
         early_stopping=early_stopping,
         validation_fraction=validation_fraction,
         calibrate=calibrate,
@@ -156,6 +168,7 @@ def train(
             "classes": len(trained.classifier.classes_),
             **({} if choice is None else {"chosen": _in_words(plan)}),
             **({} if other is None else {"for single samples": f"{beside(out / 'model')}: {_in_words(other)}"}),
+            **_metric_in_words(trained, table.train),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
@@ -165,6 +178,31 @@ def train(
         },
         as_json,
     )
+
+
+def _refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str, *, choose: bool) -> None:
+    """Leave with a message where an option was given that the others leave without effect."""
+    for name in ("defence", "budget", "gamma"):
+        if choose and name in options_given:
+            fail(f"--choose chooses the {name} on batches left out: leave out --{name}, or --choose")
+    if choose and metric == "none":
+        fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
+    for name in ("metric", "gamma"):
+        if not choose and name in options_given and defence not in _defaults.STRUCTURES:
+            structures = ", ".join(_defaults.STRUCTURES)
+            fail(f"--{name} is for the structures of GSAT ({structures}), got --defence {defence}")
+
+
+def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:
+    """In which metric the adversary of GSAT moved the samples; nothing for other defences."""
+    plan, metric = trained.plan, trained.classifier.metric_
+    if plan.defence not in _defaults.STRUCTURES:
+        return {}
+    if metric is None:
+        return {"metric": "isotropic"}
+    batches = len(set(rows.batch.tolist())) if plan.per_batch else 1
+    learnt = f"from {batches} batches" if batches > 1 else "inside the classes"
+    return {"metric": f"{len(metric.stretch)} directions, learnt {learnt}, gamma {plan.gamma:g}"}
 
 
 def _in_words(plan: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ class Metric:
     directions: Tensor
     stretch: Tensor
     rest: float = 1.0
+    _last: tuple[Tensor | None, Metric] | None = field(default=None, init=False)  # what `like` found last
 
     def __post_init__(self) -> None:
         directions, stretch = torch.as_tensor(self.directions).detach(), torch.as_tensor(self.stretch).detach()
@@ -72,7 +73,8 @@ class Metric:
         Parameters
         ----------
         X : array, (n, d) or (n, *features)
-            Training samples as the model sees them: dense, sparse, a memory map, or what is indexed like these.
+            Training samples as the model sees them: an array, a tensor, a DataFrame, a list of rows, a sparse matrix, a
+            memory map, or what is indexed like an array.
         y : array, (n,), optional
             Their classes; None for one class.
         batch : array, (n,), optional
@@ -121,11 +123,11 @@ class Metric:
 
     def apply(self, z: Tensor) -> Tensor:
         """Z·A, the perturbation Δ whose cost is c(Z); (m, *features) or (d,)."""
-        return self._mapped(z, self.stretch, self.rest)
+        return self._mapped("z", z, self.stretch, self.rest)
 
     def solve(self, delta: Tensor) -> Tensor:
         """Δ·A⁻¹, the inverse of `apply`; (m, *features) or (d,)."""
-        return self._mapped(delta, 1 / self.stretch, 1 / self.rest)
+        return self._mapped("delta", delta, 1 / self.stretch, 1 / self.rest)
 
     def restricted(self, mask: Tensor | None) -> Metric:
         """The metric among the features that may move: A² cut to them, the identity times `rest` for the others.
@@ -151,9 +153,44 @@ class Metric:
         stretch = (self.rest**2 + values[keep]).sqrt()
         return Metric(directions.to(self.directions.dtype), stretch.to(self.directions.dtype), self.rest)
 
-    def _mapped(self, v: Tensor, along: Tensor, rest: float) -> Tensor:
+    def like(self, x: Tensor, mask: Tensor | None) -> Metric:
+        """The metric in the precision and on the device of x (m, *features), restricted to the mask.
+
+        The last one is kept: training and attacks ask for the same in every group.
+
+        Parameters
+        ----------
+        x
+            Samples.
+        mask
+            As in `restricted`.
+
+        Returns
+        -------
+        Metric
+            This one where it is as wanted.
+        """
+        dtype, device = torch.promote_types(x.dtype, torch.float32), x.device
+        fits = self.directions.dtype == dtype and self.directions.device == device
+        if fits and mask is None:
+            return self
+        if self._last is not None:
+            cut, found = self._last
+            same = cut is None if mask is None else cut is not None and torch.equal(cut, mask)
+            if same and (found.directions.dtype, found.directions.device) == (dtype, device):
+                return found
+        with torch.inference_mode(False):  # what is kept must do for later calls, with gradients or without
+            there = self.directions.to(device, dtype), self.stretch.to(device, dtype)
+            found = (self if fits else Metric(*there, self.rest)).restricted(mask)
+            object.__setattr__(self, "_last", (None if mask is None else mask.clone(), found))
+        return found
+
+    def _mapped(self, name: str, v: Tensor, along: Tensor, rest: float) -> Tensor:
         """Each row v_i becomes rest·v_i + Σ_k (along_k − rest)·⟨v_i, V_k⟩·V_k."""
+        v, d = _checks.group(name, v), self.directions.shape[1]
         flat = v[None] if v.ndim == 1 else rows(v)
+        if flat.shape[1] != d:
+            raise ValueError(f"{name} must have the {d} features of the metric, got shape {tuple(v.shape)}")
         directions = self.directions.to(flat)
         seen = flat @ directions.T
         return torch.addmm(flat, seen * (along.to(flat) - rest), directions, beta=rest).view_as(v)
@@ -170,10 +207,7 @@ def fitting(metric: Metric | None, x: Tensor, mask: Tensor | None = None) -> Met
         return None
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a gsat.Metric or None, got {metric!r}")
-    d, directions = math.prod(x.shape[1:]), metric.directions
-    if directions.shape[1] != d:
-        raise ValueError(f"metric must be of the {d} features of a sample, got one of {directions.shape[1]}")
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    if directions.dtype != dtype or directions.device != x.device:
-        metric = Metric(directions.to(x.device, dtype), metric.stretch.to(x.device, dtype), metric.rest)
-    return metric.restricted(mask)
+    d, own = math.prod(x.shape[1:]), metric.directions.shape[1]
+    if own != d:
+        raise ValueError(f"metric must be of the {d} features of a sample, got one of {own}")
+    return metric.like(x, mask)

@@ -25,7 +25,7 @@ SMALL = 2048  # features up to which a covariance is computed as a whole
 MOST_ROWS = 10_000  # by which a covariance is measured: its leading directions need no more
 SPARE = 10  # more vectors than are kept, in the search for the leading ones
 PASSES = 3  # of that search
-TIMES = 8  # what is usual for rows that are worked on at a time: products of few rows with many columns are slow
+TIMES = 8  # blocks of rows are 8 times as large as usual: products of few rows with many columns are slow
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def spread(
     X: Any, y: Any = None, batch: Any = None, *, kind: str | None = None, rank: int, weights: Any = None
 ) -> Spread:
     """S of the samples, its leading `rank` directions; the arguments are those of `gsat.Metric.from_batches`."""
+    X = _indexed(X)
     n = X.shape[0]
     if n == 0:
         raise ValueError("X must hold at least one sample, got none")
@@ -200,6 +201,28 @@ def _counts(weights: Any, n: int) -> Tensor:
 def _codes(name: str, values: Any, n: int) -> Tensor:
     """The place of each sample's value among the distinct ones, (n,); 0 for all where there are none."""
     return torch.zeros(n, dtype=torch.long) if values is None else _checks.batch_codes(values, n, name).cpu()
+
+
+def _indexed(X: Any) -> Any:
+    """The samples (n, *features) as a tensor, or as something whose rows are found by their numbers, as in an array."""
+    _checks.not_anndata("X", X, "its matrix adata.X, or a layer")
+    if isinstance(X, list | tuple):
+        try:
+            X = torch.stack([torch.as_tensor(row, dtype=torch.float64) for row in X]) if X else torch.zeros(0, 1)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"X must be rows of numbers, all of one length, got {_checks.shown(X)}") from error
+    elif hasattr(X, "tocsr"):  # a sparse matrix: others than CSR have no rows, or find them slowly
+        X = X.tocsr()
+    elif hasattr(X, "to_numpy"):  # a DataFrame
+        X = X.to_numpy()
+    if not hasattr(X, "shape") or not hasattr(X, "__getitem__"):
+        raise TypeError(f"X must be an array, a tensor, a DataFrame or a sparse matrix, got {_checks.shown(X)}")
+    if len(X.shape) < 2 or math.prod(X.shape[1:]) == 0:
+        raise ValueError(f"X must have shape (n, d) or (n, *features), got {tuple(X.shape)}")
+    kind = str(getattr(X, "dtype", "float")).removeprefix("torch.")
+    if not kind.startswith(("float", "bfloat", "int", "uint", "bool")):
+        raise ValueError(f"X must hold numbers, got {kind}")
+    return X
 
 
 def _dense(X: Any, index: Any) -> Tensor:

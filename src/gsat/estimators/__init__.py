@@ -14,16 +14,20 @@ from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.loading import load
 from gsat.estimators.regressor import GSATRegressor
+from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 
 __all__ = [
+    "CORALClassifier",
     "ERMClassifier",
     "FGMClassifier",
     "FGSMClassifier",
     "GSATClassifier",
     "GSATClassifierCV",
     "GSATRegressor",
+    "GroupDROClassifier",
     "LinearClassifier",
     "PGDClassifier",
+    "RandomDrawsClassifier",
     "StructuredATClassifier",
     "TorchClassifier",
     "UniversalATClassifier",

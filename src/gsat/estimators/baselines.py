@@ -32,12 +32,12 @@ class EpsClassifier(TorchClassifier):
     defence: ClassVar[str]  # its name in the registry
 
     eps: float = field(default=_defaults.EPS, kw_only=False)
-    n_inner: int = _defaults.N_INNER
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        return registry.named(self.defence, eps=self.eps * unit, n_inner=self.n_inner, loss=loss)
+        return registry.named(self.defence, eps=self.eps * unit, loss=loss)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PGDClassifier(EpsClassifier):
     """Ordinary adversarial training: every sample moves on its own, by projected gradient ascent.
 
@@ -53,6 +53,11 @@ class PGDClassifier(EpsClassifier):
 
     defence = "pgd"
 
+    n_inner: int = _defaults.N_INNER
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        return registry.named(self.defence, eps=self.eps * unit, n_inner=self.n_inner, loss=loss)
+
 
 class FGMClassifier(EpsClassifier):
     """Adversarial training with the fast gradient method: one gradient for a group.
@@ -61,8 +66,6 @@ class FGMClassifier(EpsClassifier):
     ----------
     eps
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
-    n_inner
-        Not used.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
     """
@@ -77,8 +80,6 @@ class FGSMClassifier(EpsClassifier):
     ----------
     eps
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
-    n_inner
-        Not used.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
     """
@@ -93,8 +94,6 @@ class UniversalATClassifier(EpsClassifier):
     ----------
     eps
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
-    n_inner
-        Not used.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
     """

@@ -29,9 +29,12 @@ def check_description(about: dict[str, Any], allowed: set[str]) -> None:
     if unknown := sorted(set(params) - allowed):
         raise ValueError(f"params must be those of {about['estimator']}, got {', '.join(unknown)[:LONGEST]}")
     for name, value in params.items():
+        if name not in PARAMS:
+            raise ValueError(f"params must have only those that can be saved, got {_checks.shown(name)}")
         PARAMS[name](name, value)
     needed = ["n_features_in_", "mean_norm_", "n_samples_", "n_iter_"]
     needed += ["y_mean_", "y_scale_"] if about["estimator"].endswith("Regressor") else ["classes_"]
+    needed += ["batches_"] if about["estimator"] == "GroupDROClassifier" else []
     for name in needed:
         if name not in fitted:
             raise ValueError(f"fitted must have {name}, got none")
@@ -234,6 +237,8 @@ PARAMS: dict[str, Rule] = {
     "gamma": _real(least=0),
     "eps": _real(least=0),
     "C": _real(above=0),
+    "step": _real(least=0),
+    "strength": _real(least=0),
 }
 FITTED: dict[str, Rule] = {
     "lam_": _real_or_none,
@@ -246,6 +251,7 @@ FITTED: dict[str, Rule] = {
     "y_scale_": _real(above=0),
     "classes_": _classes,
     "feature_names_in_": _texts,
+    "batches_": _scalars,
 }
 OPTIONS: dict[str, dict[str, Rule]] = {  # of gsat's own networks
     "elu": {"hidden": _whole()},

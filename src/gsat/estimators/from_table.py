@@ -28,8 +28,8 @@ from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.training import History
 
-OF_SIZE_EPS: dict[str, type[EpsClassifier]] = {
-    kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, PGDClassifier, UniversalATClassifier)
+ONE_GRADIENT: dict[str, type[EpsClassifier]] = {  # for a group
+    kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, UniversalATClassifier)
 }
 
 
@@ -187,9 +187,11 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
     }
     if name == "erm":
         return ERMClassifier(**shared)
+    if name in ONE_GRADIENT:
+        return ONE_GRADIENT[name](plan.size, **shared)
     shared["n_inner"] = plan.inner
-    if name in OF_SIZE_EPS:
-        return OF_SIZE_EPS[name](plan.size, **shared)
+    if name == PGDClassifier.defence:
+        return PGDClassifier(plan.size, **shared)
     shared |= {"k": plan.k, "feature_groups": table.feature_groups}
     if name in registry.STRUCTURES:
         shared |= {"metric": plan.metric, "gamma": plan.gamma}

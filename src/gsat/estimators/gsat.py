@@ -6,49 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import nn
 
-from gsat import _checks, _defaults, registry
-from gsat._arrays.standardise import Standardised
-from gsat.costs import GroupCost, Metric, PerBatch
+from gsat import _defaults, registry
+from gsat.costs import GroupCost, PerBatch
 from gsat.defences import Defence
-from gsat.estimators.base import TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.samples import Samples
-from gsat.estimators.weighted import Positions, View
+from gsat.estimators.metric import MetricEstimator
 from gsat.losses import SampleLoss
 from gsat.training.budget import priced
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class MetricEstimator(TorchEstimator):
-    """An estimator with a metric, which is learnt from the rows that are trained on, or given."""
-
-    metric: Any = _defaults.METRIC
-    gamma: float = _defaults.GAMMA
-
-    def _ready(
-        self, samples: Samples, positions: Positions, n_outputs: int, seed: int, module: nn.Module | None
-    ) -> tuple[Standardised, nn.Module]:
-        rows, module = super()._ready(samples, positions, n_outputs, seed, module)
-        self.metric_ = self._metric_of(samples, rows, positions.rows)
-        return rows, module
-
-    def _metric_of(self, samples: Samples, rows: Standardised, used: NDArray[np.int64]) -> Metric | None:
-        """The metric of the rows that are trained on, as the module sees them."""
-        if self.metric is None or isinstance(self.metric, Metric):
-            return self.metric
-        _checks.one_of("metric", self.metric, _defaults.METRICS)
-        gamma = _checks.number("gamma", self.gamma, least=0)
-        batch = None if samples.batch is None else samples.batch[used]
-        one_batch = batch is None or len(np.unique(batch)) == 1
-        if gamma == 0 or (one_batch and self.metric == "auto"):
-            return None
-        kind = "batches" if self.metric == "auto" else self.metric
-        labels = samples.targets[used] if self._has_classes else None
-        weights = None if samples.weights is None else samples.weights[used]
-        return Metric.from_batches(View(rows, Positions(used)), labels, batch, gamma=gamma, kind=kind, weights=weights)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -20,7 +20,7 @@ from gsat._files import replace_file
 from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.gsat import MetricEstimator
+from gsat.estimators.metric import MetricEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss

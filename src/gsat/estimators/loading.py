@@ -27,6 +27,7 @@ from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.module import build_module
 from gsat.estimators.regressor import GSATRegressor
+from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
@@ -41,9 +42,13 @@ KINDS: tuple[type[TorchEstimator], ...] = (
     UniversalATClassifier,
     StructuredATClassifier,
     LinearClassifier,
+    GroupDROClassifier,
+    CORALClassifier,
+    RandomDrawsClassifier,
     GSATRegressor,
 )
 BY_NAME = {kind.__name__: kind for kind in KINDS}
+UNUSED = {"n_inner"}  # saved by earlier versions with estimators that made no use of it, and no longer have it
 
 
 def load(folder: str | Path, *, module: nn.Module | None = None, trust_module: bool = False) -> Any:
@@ -80,7 +85,10 @@ def _fitted(
     """The estimator of a folder, every field of which is checked before it is used."""
     _checks.one_of("estimator", about.get("estimator"), tuple(BY_NAME))
     kind = BY_NAME[about["estimator"]]
-    check_description(about, set(kind._get_param_names()) - set(NOT_SAVED))
+    allowed = set(kind._get_param_names()) - set(NOT_SAVED)
+    if isinstance(about.get("params"), dict):
+        about["params"] = {name: value for name, value in about["params"].items() if name not in UNUSED - allowed}
+    check_description(about, allowed)
     fitted = about["fitted"]
     check_tensors(tensors, fitted)
     estimator = _unfitted(kind, about["params"])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from torch import Generator, nn
 
 from gsat import _defaults
 from gsat._arrays.standardise import Standardised
-from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.estimators.classifier import TorchClassifier
+from gsat.estimators.metric import MetricEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions
 from gsat.losses import SampleLoss
@@ -29,6 +28,11 @@ class GroupDROClassifier(TorchClassifier):
         Of the weights of the batches.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Attributes
+    ----------
+    batches_
+        The ids of the batches that fit was given, sorted.
     """
 
     step: float = field(default=0.01, kw_only=False)
@@ -36,11 +40,11 @@ class GroupDROClassifier(TorchClassifier):
     def _ready(
         self, samples: Samples, positions: Positions, n_outputs: int, seed: int, module: nn.Module | None
     ) -> tuple[Standardised, nn.Module]:
-        self.batches_ = () if samples.batch is None else tuple(np.unique(samples.batch).tolist())
+        self.batches_ = np.unique([] if samples.batch is None else samples.batch)
         return super()._ready(samples, positions, n_outputs, seed, module)
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        return GroupDRO(self.step, self.batches_)
+        return GroupDRO(self.step, self.batches_.tolist())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -62,22 +66,20 @@ class CORALClassifier(TorchClassifier):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RandomClassifier(TorchClassifier):
+class RandomDrawsClassifier(TorchClassifier, MetricEstimator):
     """The network trained on samples with random perturbations of one length (`gsat.rivals.RandomDraws`).
 
     Parameters
     ----------
     eps
         Their length as a fraction of E‖X‖₂ of the standardised data, in a metric before it is applied.
-    metric
-        A `gsat.Metric` of the samples as the module sees them, or None.
+    metric, gamma
+        Along which directions the draws are long, as in `GSATClassifier`.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
     """
 
     eps: float = field(default=_defaults.EPS, kw_only=False)
-    metric: Any = None
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        metric: Metric | None = self.metric
-        return RandomDraws(self.eps * unit, metric=metric, generator=Generator().manual_seed(seed))
+        return RandomDraws(self.eps * unit, metric=self.metric_, generator=Generator().manual_seed(seed))

@@ -16,7 +16,7 @@ from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
 NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "temperature_", "y_mean_", "y_scale_")
-LISTS = {"classes_": None, "feature_names_in_": object}  # with their dtypes, where JSON does not tell
+LISTS = {"classes_": None, "feature_names_in_": object, "batches_": None}  # with their dtypes, where JSON does not tell
 
 
 INSTANCE = "instance:"  # before the class of a module that was given as an object

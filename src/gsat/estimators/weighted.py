@@ -17,7 +17,7 @@ FINE = 2**40  # positions in all where weights are no whole numbers: a row has i
 class Positions:
     """Position p = 0, 1, ... -> row: a row of weight w has w positions, one of weight 0 none.
 
-    Groups that are drawn uniformly from the positions are groups of the weighted law Σ w_i·δ(x_i) / Σ w_i. Whole
+    Groups that are drawn uniformly from the positions are groups of the law that gives x_i the weight w_i/Σw. Whole
     weights are exactly repetitions; others are shares of 2^40 positions.
 
     Parameters

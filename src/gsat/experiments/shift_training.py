@@ -20,7 +20,7 @@ from gsat.costs.spread import Spread, spread
 from gsat.data import Table
 from gsat.estimators import ERMClassifier, GSATClassifier, PGDClassifier
 from gsat.estimators.preparing import prepared
-from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomClassifier
+from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 from gsat.experiments.shift_candidates import AUTO, LINEAR, NONE, Candidate, Setting
 from gsat.experiments.shift_tasks import COLUMNS, Rows, most_variable, with_columns
 
@@ -124,7 +124,7 @@ def network(one: Candidate, setting: Setting, metric: Metric | None, blocks: Any
     if one.family == "coral":
         return CORALClassifier(one.strength, **common)
     if one.family == "random":
-        return RandomClassifier(one.strength, metric=metric, **common)
+        return RandomDrawsClassifier(one.strength, metric=metric, **common)
     return GSATClassifier(
         one.family, budget=one.strength, n_inner=setting.n_inner, metric=metric, feature_groups=blocks, **common
     )

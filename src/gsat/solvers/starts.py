@@ -50,7 +50,8 @@ def relaxed(
 def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> tuple[Tensor, float]:
     """From an unstructured trial in n gradients: the share of the structure in the linearised maximum grows to 1.
 
-    The last one, U, is the prox of G·∞/λ: ⟨G, U⟩/λ gives c(U) without a second evaluation of g.
+    The last one, U, maximises ⟨G, U⟩ − λ·c(U) for the last gradient G: c(U) follows from ⟨G, U⟩ and ‖U‖² without a
+    second evaluation of g.
     """
     gradient = trial
     for phase in range(1, n + 1):

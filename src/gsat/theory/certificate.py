@@ -110,13 +110,43 @@ def certify(
 ) -> Certificate:
     """Bound the risk of every law Q with W(P̂, Q) ≤ radius, for each of the radii; P̂ is the law of X, y.
 
-    X, y:     (n, *features) as the model sees them, and labels; cost: a cost of gsat with alpha < 1
-    group_size, n_groups: samples of a group and groups, drawn with replacement; n_pilot others are used to choose λ
-    n_inner:  gradients per group, at the most
-    beta:     bound of the largest eigenvalue of ∇²ℓ in x; by default that of `gsat.curvature_bound`
-    loss:     (outputs, y) -> (m,), by default the cross-entropy of logits; rigorous for another one with `beta` only
-    batch:    one id per sample, for a `PerBatch` cost; attacks: of gsat.attacks, tried on the same groups
     Computed in float64 and eval mode; the model is left as it is.
+
+    Parameters
+    ----------
+    model
+        A torch module whose outputs are logits.
+    X, y
+        Samples (n, *features) as the model sees them, and labels (n,).
+    radii
+        Numbers >= 0, in units of the mean cost c(Δ)/m.
+    cost
+        A cost of gsat with alpha < 1.
+    group_size, n_groups
+        Samples of a group, and groups, drawn with replacement.
+    n_pilot
+        Further groups, by which λ is chosen.
+    n_inner
+        Gradients per group, at the most.
+    level
+        The probability with which each interval of the table holds.
+    beta
+        Bound of the largest eigenvalue of ∇²ℓ in x; None for that of `gsat.curvature_bound`.
+    loss
+        (outputs, y) -> (m,); None for the cross-entropy. With another loss the bounds are rigorous only with `beta`.
+    feature_mask
+        Boolean (*features), True where samples may move; None for everywhere.
+    batch
+        One id per sample, for a `PerBatch` cost.
+    attacks
+        Of `gsat.attacks`, tried on the same groups.
+    random_state
+        Seed of the groups.
+
+    Returns
+    -------
+    Certificate
+        The bounds, and the risk that the adversary and the attacks reached.
     """
     _checks.module("model", model)
     _checks.not_anndata("X", X, "adata.X")

@@ -45,6 +45,20 @@ def schedule(beta: float, lam: float, alpha: float, rho: float = 1.0) -> Schedul
     """The step sizes of Theorem 3 for a loss that is β-smooth in weights and samples, where β ≤ λ(1−α).
 
     The paper's η₁ = O(1/β) does not count the terms 2λ(1−α) and ρ and is too long (docs/paper.md).
+
+    Parameters
+    ----------
+    beta
+        β, the smoothness of the loss, above 0.
+    lam, alpha
+        The price λ of the cost, and the weight α of its structure, 0 <= α < 1.
+    rho
+        The penalty parameter of ADMM, above 0.
+
+    Returns
+    -------
+    Schedule
+        η₀, η₁ and what they are made of.
     """
     beta, lam = _checks.number("beta", beta, above=0), _checks.number("lam", lam, above=0)
     alpha, rho = _checks.number("alpha", alpha, least=0, below=1), _checks.number("rho", rho, above=0)
@@ -74,6 +88,28 @@ def stationarity(
     By Danskin's theorem ∇F(w) is the gradient of the mean loss in w at the maximiser Δ, which is found in float64 with
     at most 2·n_inner gradients; a warning says where that was not enough. The gradient is taken in all weights that
     require one. Model and gradients are left as they are.
+
+    Parameters
+    ----------
+    model
+        A torch module.
+    X, y
+        The group: samples (m, *features) as the model sees them, and labels (m,).
+    cost, lam
+        The cost c, and its price λ, above 0.
+    loss
+        (outputs, y) -> (m,); None for the cross-entropy.
+    n_inner
+        Half of the gradients, at the most.
+    feature_mask
+        Boolean (*features), True where samples may move; None for everywhere.
+    batch
+        One id per sample, for a `PerBatch` cost.
+
+    Returns
+    -------
+    float
+        ‖∇F(w)‖₂.
     """
     lam, sample_loss = _checks.number("lam", lam, above=0), per_sample_cross_entropy if loss is None else loss
     exact = deepcopy(model).double().eval()

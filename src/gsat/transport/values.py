@@ -69,7 +69,24 @@ class WorstRisk(_Value):
 
 
 def primal(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
-    """W(P, Q) from its definition: the cheapest plan, with a constraint for each of the m marginals."""
+    """W(P, Q) from its definition: the cheapest plan, with a constraint for each of the m marginals.
+
+    Parameters
+    ----------
+    x, p
+        P: atoms (n_x, *features) and their weights (n_x,), which sum to 1.
+    z, q
+        Q: atoms (n_z, *features) and their weights (n_z,), which sum to 1.
+    cost
+        A cost of groups, which has value(delta) >= 0; no `PerBatch`.
+    m
+        Samples of a group; n_x^m·n_z^m may be a million at the most.
+
+    Returns
+    -------
+    Transport
+        The value and the `plan`.
+    """
     problem = Problem.of(x, z, cost, m)
     weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
     table = problem.table(cost)
@@ -88,6 +105,18 @@ def dual(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
 
     D^{c_m}(x^m) = max over z^m of (1/m)[Σ_i D(z_i) − c(z^m − x^m)] is the same for every order of x^m, so only ordered
     groups of x are kept; Σ_i D(z_i) is the same for every order of z^m, so only the cheapest one is.
+
+    Parameters
+    ----------
+    x, p, z, q, m
+        As in `primal`.
+    cost
+        As in `primal`, and the same for every order of the samples.
+
+    Returns
+    -------
+    Transport
+        The value and the `potential`.
     """
     problem = Problem.of(x, z, cost, m)
     weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
@@ -117,7 +146,25 @@ def dual(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
 def c_transform(loss_z: Any, x_group: Any, z: Any, cost: GroupCost, lam: float) -> Transform:
     """The largest value over groups z^m of (1/m)[Σ_i loss_z[z_i] − lam·c(z^m − x_group)], by trying all n_z^m of them.
 
-    `loss_z` (n_z,) is the loss at each atom of z, `x_group` is (m, *features). Among equals the first group counts.
+    Among equals the first group counts.
+
+    Parameters
+    ----------
+    loss_z
+        The loss at each atom of z, (n_z,).
+    x_group
+        A group (m, *features).
+    z
+        The atoms that its samples may move to, (n_z, *features); n_z^m may be a million at the most.
+    cost
+        A cost of groups, which has value(delta) >= 0; no `PerBatch`.
+    lam
+        Its price, above 0.
+
+    Returns
+    -------
+    Transform
+        The value, and the place in z that each sample goes to.
     """
     x_group = atoms_of("x_group", x_group)
     m, lam = len(x_group), _checks.number("lam", lam, above=0)
