@@ -165,7 +165,7 @@ def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.
     rows, targets, loss = classifier._rows(X, batch), torch.as_tensor(classifier._codes(y)), classifier._loss
     effort = np.zeros(X.shape[1])
     for chosen in _groups(len(rows), classifier.group_size):
-        delta = classifier._moved(classifier._trained_defence(loss), rows, targets, batch, chosen)
+        delta = classifier._moved(classifier._trained_defence(loss, targets), rows, targets, batch, chosen)
         effort += np.square(delta, dtype=np.float64).sum(0)
     effort = np.sqrt(effort)
     return np.asarray(effort / (effort.sum() or 1.0))

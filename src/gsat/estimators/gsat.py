@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from gsat import _checks, _defaults, registry
 from gsat._arrays.standardise import Standardised
 from gsat.costs import GroupCost, Metric, PerBatch
-from gsat.defences import Defence
+from gsat.defences import Defence, by_class
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.training.budget import priced
+from gsat.training.budget import Control, priced
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -80,11 +81,13 @@ class GSATEstimator(TorchEstimator):
     def _rule(self) -> dict[str, Any]:
         return {"lam": self.lam, "budget": self.budget}
 
-    def _trained_defence(self, loss: SampleLoss) -> Defence:
-        defence = super()._trained_defence(loss)
+    def _trained_defence(self, loss: SampleLoss, targets: Tensor) -> Defence:
+        """With the λ of training, and the budget for classes in the shares of these targets."""
+        defence = super()._trained_defence(loss, targets)
         if priced(defence) and self.lam_ is not None:
-            defence.scale = float(self.budget) * self.mean_norm_ if self.lam == "auto" else None
-            defence.lam = self.lam_
+            _, sizes = by_class(torch.zeros(len(targets)), targets)
+            budget = float(self.budget) * self.mean_norm_ if self.lam == "auto" else None
+            Control(self.lam_, budget, sizes=sizes).give(defence)
         return defence
 
 
