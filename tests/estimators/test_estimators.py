@@ -247,6 +247,48 @@ def test_a_module_that_does_not_fit_is_told_before_training(data):
         assert not hasattr(clf, "module_")
 
 
+class Pair(torch.nn.Module):
+    """A module that returns more than its outputs, and takes no arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(20, 3)
+
+    def forward(self, x):
+        return self.inner(x), x
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "message"),
+    [
+        (Pair(), TypeError, "to 3 outputs, a tensor, got tuple; wrap it"),
+        (Pair, TypeError, r"module must be an instance, Pair\(\.\.\.\), or a class that is called as Pair\(in_shape"),
+        (
+            torch.nn.Linear(20, 3).requires_grad_(False),
+            ValueError,
+            "must have weights that require a gradient, got none",
+        ),
+        (torch.nn.Identity(), ValueError, "must have weights that require a gradient, got none"),
+    ],
+    ids=["tuple", "class", "frozen", "no weights"],
+)
+def test_a_module_that_cannot_be_trained_is_told(data, module, error, message):
+    with pytest.raises(error, match=message):
+        gsat.GSATClassifier(module=module, n_inner=3, **QUICK).fit(*data)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_perturb_uses_no_more_than_twice_the_budget_of_a_group(seed):
+    """One shift for all is all or nothing: without the cap of training it would be three budgets long."""
+    table = gsat.data.load("digits")
+    X, y = table.train.X[:600], table.train.y[:600]
+    clf = gsat.GSATClassifier("universal-one", n_outer=60, eta0=3e-3, random_state=seed).fit(X, y)
+    budget = clf.budget * clf.mean_norm_
+    assert max(step.mean_norm for step in clf.history_.steps) < 2.2 * budget
+    delta = clf.perturb(X[:200], y[:200]) / clf.scale_
+    assert 0 < np.linalg.norm(delta, axis=1).mean() < 2.2 * budget
+
+
 @pytest.mark.parametrize("structure", ["universal", "group-sparse", "low-rank"])
 def test_structured_adversarial_training(structure, data):
     X, y = data
