@@ -67,6 +67,24 @@ def test_contract(model: nn.Module, group: Any, name: str) -> None:
         assert defence.measure() == 3
 
 
+@pytest.mark.parametrize("loss", ["cross-entropy", "margin", "dlr"])
+def test_losses_by_name(model: nn.Module, group: Any, loss: str) -> None:
+    x, y = group
+    y = model(x).argmax(1)
+    made = [
+        defences.GSAT(gsat.LowRank(), loss=loss),
+        defences.UniversalAT(EPS, loss=loss),
+        defences.PGD(EPS, loss=loss),
+        gsat.Adversary(gsat.LowRank(), lam=1e-2, loss=loss),
+    ]
+    for defence in made:
+        assert torch.count_nonzero(defence(model, x, y) - x) > 0, defence
+    gsat.gdadmm(model, x, y, defences.GSAT(gsat.LowRank(), loss=loss), n_outer=2, group_size=M)
+    for make in (defences.UniversalAT, lambda eps, loss: gsat.Adversary(gsat.LowRank(), lam=eps, loss=loss)):
+        with pytest.raises(ValueError, match="loss must be one of cross-entropy, margin, dlr, got 'hinge'"):
+            make(1.0, loss="hinge")
+
+
 def test_named_sets_what_it_is_given() -> None:
     assert registry.named("pgd", eps=EPS, n_inner=7).attack.steps == 7
     assert registry.named("group-sparse", eps=EPS, alpha=0.3, k=4).cost == gsat.GroupSparse(0.3, k=4)

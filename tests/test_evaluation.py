@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import gsat
 from gsat.attacks import FGM, PGD, GroupSparse, LowRank, Universal
 from gsat.evaluation import COLUMNS, evaluate
 from strategies import normal
@@ -155,6 +156,36 @@ def test_what_changes_the_result_is_run_again(data: Any, tmp_path: Path) -> None
     with torch.no_grad():
         model.weight += 1e-3
     assert ran(model, x)
+
+
+def test_metrics_and_surrogates_are_told_apart(data: Any, tmp_path: Path) -> None:
+    """The repr of a metric names neither its directions nor all of its stretches."""
+    out, x, y = tmp_path / "rows.jsonl", *data
+    model, eye = Counted().eval(), torch.eye(D)
+    metrics = [gsat.Metric(eye[k : k + 2], torch.tensor([5.0, 5.0])) for k in (0, 2)]
+    metrics.append(gsat.Metric(eye[:2], torch.tensor([2.0, 5.0])))
+    for metric in metrics:
+        attack = PGD(0.3, steps=5, metric=metric)
+        assert same(evaluate(model, x, y, attack, out=out), evaluate(model, x, y, attack))
+    surrogates = [nn.Linear(D, 3).eval() for _ in range(2)]
+    attack = Universal(0.3, steps=5, strength="standard")
+    sizes = []
+    for surrogate in (None, *surrogates, surrogates[0]):
+        evaluate(model, x, y, attack, out=out, surrogate=surrogate)
+        sizes.append(len(out.read_text().splitlines()))
+    assert sizes[0] < sizes[1] < sizes[2] == sizes[3]
+
+
+def test_the_comparison_of_losses_is_in_the_metric_of_the_attack(monkeypatch: Any) -> None:
+    metric = gsat.Metric(torch.eye(D)[:2], torch.tensor([5.0, 5.0]))
+    seen = []
+    run = PGD.perturb
+    monkeypatch.setattr(
+        PGD, "perturb", lambda self, *args, **more: seen.append(self.metric) or run(self, *args, **more)
+    )
+    x = normal(N, D, seed=2, dtype=torch.float32)
+    evaluate(Counted().eval(), x, torch.arange(N) % 3, LowRank(0.3, rank=1, steps=5, metric=metric))
+    assert seen == [metric, metric]
 
 
 def test_long_masks_and_batches_are_told_apart(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
 from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
-from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, choose
 from gsat.solvers import Solution, Solver, climb, named
@@ -24,8 +24,8 @@ class Adversary:
     ----------
     cost, lam, solver, n_inner, feature_mask, bounds, metric
         As in `gsat.maximise`.
-    loss : callable, optional
-        (outputs, y) -> (m,), by default the cross-entropy of each sample.
+    loss : callable or str, optional
+        (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
     generator : torch.Generator, optional
         A `PerBatch` cost without given batches draws anew in every call, from this or from one that starts at seed 0.
 
@@ -42,7 +42,7 @@ class Adversary:
         lam: float,
         solver: str | Solver[Any] = "proximal",
         n_inner: int = _defaults.N_INNER,
-        loss: SampleLoss | None = None,
+        loss: SampleLoss | str | None = None,
         feature_mask: Any = None,
         bounds: Any = None,
         generator: Generator | None = None,
@@ -53,7 +53,7 @@ class Adversary:
         self.lam = _checks.number("lam", lam, above=0)
         self.solver = named(solver)
         self.n_inner = _checks.count("n_inner", n_inner, least=1)
-        self.loss = per_sample_cross_entropy if loss is None else loss
+        self.loss = checked_loss(loss)
         self.feature_mask, self.bounds, self.metric = feature_mask, bounds, metric
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
         self.last: Solution | None = None
@@ -82,7 +82,6 @@ class Adversary:
             cost = bound(self.cost, len(x), batch, self.generator)
             rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
             path = choose(model, x.detach(), mask, rotates=rotates, metric=fitting(self.metric, x, mask))
-            oracle = Oracle(
-                lambda z: self.loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric
-            )
+            loss = named_loss(self.loss, lambda: path.outputs(path.x), y)
+            oracle = Oracle(lambda z: loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric)
             return path, climb(oracle, cost, lam=self.lam, solver=self.solver, warn=warn)

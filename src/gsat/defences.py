@@ -17,7 +17,7 @@ from gsat._arrays.norms import norm, rows
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
 from gsat.costs import GroupCost, Metric, PerBatch, penalised, scaled
-from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path
@@ -111,7 +111,7 @@ class GSAT(Defence):
         *,
         solver: str | Solver[Any] = "proximal",
         n_inner: int = _defaults.N_INNER_GSAT,
-        loss: SampleLoss | None = None,
+        loss: SampleLoss | str | None = None,
         feature_mask: Any = None,
         bounds: Any = None,
         generator: Generator | None = None,
@@ -131,6 +131,7 @@ class GSAT(Defence):
         )
         self.scale: float | None = None
         self.targets: list[float] = []
+        self._told = False  # of a problem without a maximum, once for all groups
         self.solution: Solution | None = None  # of the last group, in the coordinates of the path that was taken
 
     @property
@@ -146,7 +147,8 @@ class GSAT(Defence):
         """The group moved to where the loss less λ·c(Δ) is largest."""
         self._path = self._compact = self.solution = None  # they may be as large as the group: let them go first
         self.adversary.cost = self.cost if self.scale is None else scaled(self.cost, self.scale)
-        self._path, found = self.adversary.solve(model, x, y, batch, warn=self.scale is None)
+        self._path, found = self.adversary.solve(model, x, y, batch, warn=self.scale is None and not self._told)
+        self._told |= found.unbounded
         if self.scale is not None:
             found = replace(found, delta=self._cut(rows(found.delta), y, self.scale).view_as(found.delta))
         self.solution, self._compact = found, found.delta
@@ -162,7 +164,8 @@ class GSAT(Defence):
 
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
-        metric = {} if self.adversary.metric is None else {"metric": repr(self.adversary.metric)}
+        found = self.adversary.metric
+        metric = {} if found is None else {"metric": f"{found!r} {found.fingerprint}"}
         return {"solver": repr(self.adversary.solver), "n_inner": self.adversary.n_inner, **metric}
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -224,10 +227,10 @@ class UniversalAT(Defence):
 
     name = "universal-at"
 
-    def __init__(self, eps: float, *, step_size: float | None = None, loss: SampleLoss | None = None) -> None:
+    def __init__(self, eps: float, *, step_size: float | None = None, loss: SampleLoss | str | None = None) -> None:
         self.eps = _checks.number("eps", eps, least=0)
         self.step_size = eps / 5 if step_size is None else _checks.number("step_size", step_size, above=0)
-        self.loss = per_sample_cross_entropy if loss is None else loss
+        self.loss = checked_loss(loss)
         self.shift = torch.zeros(0)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
@@ -235,7 +238,8 @@ class UniversalAT(Defence):
         x = _checks.group("x", x)
         flat = self.shift.to(x) if self.shift.numel() else torch.zeros_like(rows(x[:1]))
         with frozen(model), untouched(x):
-            _, gradient = Oracle(lambda z: self.loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
+            loss = named_loss(self.loss, lambda: layout.outputs(model, x), y)
+            _, gradient = Oracle(lambda z: loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
         ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
         self.shift = inside(flat + self.step_size * ascent, self.eps)
         delta = self.delta = self.shift.view_as(x[:1]).expand_as(x)

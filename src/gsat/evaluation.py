@@ -19,11 +19,13 @@ from tqdm.auto import tqdm
 
 from gsat import _checks, _defaults
 from gsat._arrays.chunks import take, take_labels
-from gsat._arrays.norms import norm, rows
+from gsat._arrays.norms import norm, rows, total
 from gsat._files import append_line, parse_json, read_bytes
 from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE
-from gsat.attacks.masking import warn_of_masking
+from gsat.attacks.masking import warn_of_bounds, warn_of_masking
+from gsat.attacks.precision import HALF
+from gsat.costs import Metric
 from gsat.losses import per_sample_cross_entropy
 from gsat.models import layout
 from gsat.models.modes import frozen
@@ -65,6 +67,7 @@ def evaluate(
     """
     _checks.not_anndata("X", X, "adata.X")
     _checks.count("random_state", random_state)
+    model = getattr(model, "best_estimator_", model)  # what GSATClassifierCV chose
     module, labels = _module_and_labels(model, y)
     if not isinstance(model, nn.Module):
         X = model.module_input(X) if batch is None else model.module_input(X, batch)
@@ -74,13 +77,15 @@ def evaluate(
     groups = _groups(n, _checks.count("group_size", group_size, least=1), random_state, batch)
     jobs = _jobs(attacks, strength)
     other = None if surrogate is None else _module_and_labels(surrogate, y)[0]
-    cache = None if out is None else _Cache(Path(out), module, X, labels, (group_size, random_state, batch))
+    settings = (group_size, random_state, batch, *([] if other is None else [other]))
+    cache = None if out is None else _Cache(Path(out), module, X, labels, settings)
     like = next(module.parameters(), torch.zeros(()))
     found = [None if cache is None else cache.get(name, attack) for name, attack, _ in jobs]
     if None in found:
         x, known = take(X, groups[0]).to(like), take_labels(labels, groups[0]).to(like.device)
-        warn_of_masking(module, x, known, jobs[-1][1].loss if jobs[-1][1] else None)
         new = [attack for (_, attack, _), row in zip(jobs, found, strict=True) if row is None]
+        warn_of_masking(module, x, known, [(attack.loss, attack.strength) for attack in new if attack is not None])
+        warn_of_bounds(x, [attack.bounds for attack in new if attack is not None])
         masked = _masked(module, x, known, new)
     table = []
     for (name, attack, whole), row in zip(
@@ -116,8 +121,9 @@ def _row(
         with frozen(module), torch.no_grad():
             for part, known in zip(torch.split(moved, AT_ONCE), torch.split(y, AT_ONCE), strict=True):
                 outputs = layout.outputs(module, part)
+                outputs = outputs.float() if outputs.dtype in HALF else outputs  # whose losses and sums overflow
                 hits += int((outputs.argmax(1) == known).sum())
-                loss += float(sample_loss(outputs, known).sum())
+                loss += float(total(sample_loss(outputs, known)))
         length += float(norm(rows(delta), dim=1).sum())
         n += len(x)
     return {
@@ -163,8 +169,9 @@ def _masked(module: nn.Module, x: Tensor, y: Tensor, attacks: list[Attack | None
 
 
 def _broken(module: nn.Module, x: Tensor, y: Tensor, attack: Attack, loss: str) -> Tensor:
-    """Which samples a short PGD with that loss and the eps, mask and bounds of the attack breaks."""
-    probe = PGD(attack.eps, steps=PROBE, loss=loss, feature_mask=attack.feature_mask, bounds=attack.bounds)
+    """Which samples a short PGD with that loss and the eps, mask, bounds and metric of the attack breaks."""
+    options = {"feature_mask": attack.feature_mask, "bounds": attack.bounds, "metric": attack.metric}
+    probe = PGD(attack.eps, steps=PROBE, loss=loss, **options)
     moved = x + probe.perturb(module, x, y)
     with frozen(module), torch.no_grad():
         return layout.outputs(module, moved).argmax(1) != y
@@ -246,7 +253,12 @@ class _Cache:
 
 
 def _exact(value: Any) -> str:
-    """As repr, but of an array all entries count: repr leaves out the middle of a long one."""
+    """As repr, but of an array, a metric or a module all entries count: repr leaves out the middle of a long one."""
+    if isinstance(value, Metric):
+        return f"{value!r} {value.fingerprint}"
+    if isinstance(value, nn.Module):
+        weights = " ".join(f"{name} {_exact(weight)}" for name, weight in value.state_dict().items())
+        return f"{value!r} {hashlib.sha256(weights.encode()).hexdigest()}"
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()

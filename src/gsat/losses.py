@@ -19,15 +19,26 @@ def per_sample_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy of each sample's logits: (m, classes), (m,) -> (m,)."""
     try:
         return cross_entropy(outputs, y, reduction="none")
-    except IndexError:
-        wrong = y[(y < 0) | (y >= outputs.shape[1])]
-        raise ValueError(f"y must be of the {outputs.shape[1]} classes 0, 1, ..., got {int(wrong[0])}") from None
+    except (IndexError, RuntimeError):
+        _check_classes(outputs, y)
+        raise
 
 
 def margin(outputs: Tensor, y: Tensor) -> Tensor:
     """max_{k≠y} z_k − z_y of each sample's logits z, above 0 where it is wrong: (m, classes), (m,) -> (m,)."""
-    own = torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, y[:, None], True)
+    try:
+        own = torch.zeros_like(outputs, dtype=torch.bool).scatter_(1, y[:, None], True)
+    except RuntimeError:
+        _check_classes(outputs, y)
+        raise
     return outputs.masked_fill(own, -torch.inf).amax(1) - outputs.gather(1, y[:, None])[:, 0]
+
+
+def _check_classes(outputs: Tensor, y: Tensor) -> None:
+    """Raise where a label is not the number of one of the outputs (m, classes)."""
+    wrong = y[(y < 0) | (y >= outputs.shape[1])]
+    if len(wrong):
+        raise ValueError(f"y must be of the {outputs.shape[1]} classes 0, 1, ..., got {int(wrong[0])}") from None
 
 
 class BoundedMargin:
@@ -70,6 +81,15 @@ def dlr(outputs: Tensor, y: Tensor) -> Tensor:
     return margin(outputs, y) / (ordered[:, 0] - ordered[:, 2]).clamp(min=torch.finfo(outputs.dtype).tiny ** 0.5)
 
 
+def checked_loss(loss: Any) -> SampleLoss | str:
+    """The function of one of `NAMED_LOSSES`, but "margin" itself, whose scale is that of a group; or the function."""
+    if callable(loss):
+        return loss  # type: ignore[no-any-return]
+    name = "cross-entropy" if loss is None else _checks.one_of("loss", loss, NAMED_LOSSES)
+    functions: dict[str, SampleLoss] = {"cross-entropy": per_sample_cross_entropy, "dlr": dlr}
+    return functions.get(name, name)
+
+
 def named_loss(loss: SampleLoss | str | None, outputs: Callable[[], Tensor], y: Tensor) -> SampleLoss:
     """The loss of that name, or the function itself; None is the cross-entropy.
 
@@ -80,12 +100,8 @@ def named_loss(loss: SampleLoss | str | None, outputs: Callable[[], Tensor], y: 
     outputs, y
         A function that gives logits (m, classes) of samples with labels y (m,), from which "margin" takes its scale.
     """
-    if callable(loss):
-        return loss
-    name = "cross-entropy" if loss is None else _checks.one_of("loss", loss, NAMED_LOSSES)
-    if name == "margin":
-        return BoundedMargin.fitting(outputs(), y)
-    return dlr if name == "dlr" else per_sample_cross_entropy
+    chosen = checked_loss(loss)
+    return chosen if callable(chosen) else BoundedMargin.fitting(outputs(), y)
 
 
 NAMED_LOSSES = ("cross-entropy", "margin", "dlr")

@@ -86,7 +86,7 @@ def fit(
     made.fit(trained_on, y, batch=batch)
     fitted: TorchClassifier = getattr(made, "best_estimator_", made)  # what GSATClassifierCV chose
     _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
-    if not isinstance(fitted._trained_defence(fitted._loss), ERM):
+    if not isinstance(fitted._defence(fitted.mean_norm_, fitted._loss, 0), ERM):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
     fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
     adata.uns[key_added] = {
@@ -200,7 +200,7 @@ def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.
     rows, targets, loss = classifier._rows(X, batch), torch.as_tensor(classifier._codes(y)), classifier._loss
     effort = np.zeros(X.shape[1])
     for chosen in _groups(len(rows), classifier.group_size):
-        delta = classifier._moved(classifier._trained_defence(loss), rows, targets, batch, chosen)
+        delta = classifier._moved(classifier._trained_defence(loss, targets), rows, targets, batch, chosen)
         effort += np.square(delta, dtype=np.float64).sum(0)
     effort = np.sqrt(effort)
     return np.asarray(effort / (effort.sum() or 1.0))

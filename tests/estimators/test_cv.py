@@ -268,6 +268,14 @@ def test_the_seed_of_the_estimator_holds():
     assert {one.random_state for one in candidates} == {7}
 
 
+def test_what_was_chosen_is_attacked(fitted):
+    model, X, y, batch = fitted
+    attack = gsat.attacks.PGD(0.3, steps=3)
+    table = gsat.evaluate(model, X, y, attack, batch=batch)
+    best = gsat.evaluate(model.best_estimator_, X, y, attack, batch=batch)
+    np.testing.assert_allclose(table["accuracy"], best["accuracy"])
+
+
 def test_the_model_for_single_samples_is_saved_beside(fitted, tmp_path):
     model, X, *_ = fitted
     model.save(tmp_path / "model")

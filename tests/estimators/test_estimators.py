@@ -250,6 +250,47 @@ def test_a_module_that_does_not_fit_is_told_before_training(data):
         assert not hasattr(clf, "module_")
 
 
+class Pair(torch.nn.Module):
+    """A module that returns more than its outputs, and takes no arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(20, 3)
+
+    def forward(self, x):
+        return self.inner(x), x
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "message"),
+    [
+        (Pair(), TypeError, "to 3 outputs, a tensor, got tuple; wrap it"),
+        (Pair, TypeError, r"module must be an instance, Pair\(\.\.\.\), or a class that is called as Pair\(in_shape"),
+        (
+            torch.nn.Linear(20, 3).requires_grad_(False),
+            ValueError,
+            "must have weights that require a gradient, got none",
+        ),
+        (torch.nn.Identity(), ValueError, "must have weights that require a gradient, got none"),
+    ],
+    ids=["tuple", "class", "frozen", "no weights"],
+)
+def test_a_module_that_cannot_be_trained_is_told(data, module, error, message):
+    with pytest.raises(error, match=message):
+        gsat.GSATClassifier(module=module, n_inner=3, **QUICK).fit(*data)
+
+
+def test_perturb_uses_no_more_than_twice_the_budget_of_a_group(data, tmp_path):
+    """As training does; at a price that is too low one shift would be three budgets long."""
+    X, y = data
+    clf = gsat.GSATClassifier("universal-one", n_inner=4, **QUICK).fit(X, y)
+    clf.lam_ /= 1000
+    clf.save(tmp_path / "m")
+    for one in (clf, gsat.load(tmp_path / "m")):
+        lengths = np.linalg.norm(one.perturb(X, y) / one.scale_, axis=1)
+        assert 1.5 < lengths[:200].mean() / (one.budget * one.mean_norm_) < 2.1
+
+
 @pytest.mark.parametrize("structure", ["universal", "group-sparse", "low-rank"])
 def test_structured_adversarial_training(structure, data):
     X, y = data

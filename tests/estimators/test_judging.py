@@ -6,8 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_classification
+from scipy.special import softmax
+from sklearn.datasets import load_wine, make_classification
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
 
 import gsat
 from gsat.estimators.from_table import Plan, train
@@ -115,7 +118,8 @@ def test_rows_are_held_out_by_class_and_by_batch():
     assert held.min() >= 40
     for options, message in (
         ({"fraction": 1.5}, "validation_fraction must be > 0 and < 1, got 1.5"),
-        ({"fraction": 1e-6}, "validation_fraction must leave rows .* got 1e-06 of 360"),
+        ({"fraction": 1e-6}, r"validation_fraction must leave rows .* got 1e-06 of 360; take more than 0\.00\d+$"),
+        ({"fraction": 0.9999}, r"validation_fraction must leave .* got 0.9999 of 360; take less than 0\.99\d+$"),
         ({"fraction": 0.1, "batches": [9]}, "validation_batches must be among the ids of batch, got 9"),
         ({"fraction": 0.1, "batches": range(5)}, "validation_batches must leave rows to train on"),
     ):
@@ -125,6 +129,21 @@ def test_rows_are_held_out_by_class_and_by_batch():
         gsat.GSATClassifier(calibrate=True, validation_batches=[1], **OPTIONS).fit(X, Y)
     with pytest.raises(ValueError, match="validation_batches must leave every class"):
         hold_out(Samples(X, Y, None, Y), fraction=0.1, batches=[2], by_class=True, seed=0)
+
+
+@pytest.mark.parametrize("n", [3, 4, 7])
+def test_the_fraction_that_is_named_works(n):
+    few = Samples(X[: 8 * n], np.arange(8 * n) % 8)
+
+    def told(fraction):
+        with pytest.raises(ValueError, match=r"take (more|less) than [\d.]+$") as caught:
+            hold_out(few, fraction=fraction, by_class=True, seed=0)
+        return float(str(caught.value).split()[-1])
+
+    for fraction in (told(0.01) + 1e-3, told(0.99) - 1e-3):
+        train, held = hold_out(few, fraction=fraction, by_class=True, seed=0)
+        assert len(held) >= 8
+        assert len(set(train % 8)) == 8
 
 
 def test_validation_batches_are_not_trained_on():
@@ -147,6 +166,23 @@ def test_the_temperature_is_the_one_that_was_put_in():
     weights = np.where(np.arange(20_000) < 15_000, 1.0, 0.0)
     drawn[15_000:] = 0
     assert temperature(logits / 3, drawn, weights) == pytest.approx(1 / 3, rel=0.05)
+
+
+def test_a_few_rows_that_are_all_right_do_not_make_probabilities_sharp():
+    """Without an error the cross-entropy alone falls for ever as T goes to 0."""
+    right = np.eye(3)[[0, 1, 2] * 3] * 2.0
+    assert 0.5 < temperature(right, np.array([0, 1, 2] * 3), None) < 1
+    nearly = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.1, 0.0]])
+    assert 0.5 < temperature(nearly, np.array([0, 1, 0]), np.array([1e300, 1e300, 5e299])) < 2
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_calibration_on_few_rows_of_easy_classes_does_no_harm(seed):
+    features, labels = load_wine(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(features, labels, test_size=0.5, random_state=seed, stratify=labels)
+    clf = gsat.GSATClassifier(calibrate=True, n_outer=100, eta0=3e-3, random_state=seed).fit(train, y_train)
+    plain = log_loss(y_test, softmax(clf.decision_function(test), axis=1))
+    assert log_loss(y_test, clf.predict_proba(test)) < 1.2 * plain  # it was ten times as large
 
 
 def test_calibration_changes_probabilities_alone_and_is_saved(tmp_path):

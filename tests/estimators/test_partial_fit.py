@@ -92,6 +92,27 @@ def test_a_regressor_goes_on_too():
     assert model.score(X, numbers) > 0.8
 
 
+def test_a_first_call_that_failed_may_be_repeated():
+    hurt = X.copy()
+    hurt[0, 0] = np.nan
+    for bad in ((hurt, Y, [0, 1, 2]), (X, Y, [0, 1]), (X[:1], Y[:1], [0, 1, 2])):
+        clf = gsat.GSATClassifier(**OPTIONS)
+        with pytest.raises(ValueError, match=r"NaN|y must hold only labels|minimum of 2 is required"):
+            clf.partial_fit(*bad)
+        with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
+            clf.partial_fit(X, Y)
+        again = clf.partial_fit(X, Y, [0, 1, 2])
+        assert np.array_equal(again.predict(X), gsat.GSATClassifier(**OPTIONS).partial_fit(X, Y, [0, 1, 2]).predict(X))
+
+
+@pytest.mark.parametrize("structure", ["low-rank", "universal", "group-sparse"])
+def test_later_calls_may_have_one_row(structure):
+    clf = gsat.GSATClassifier(structure, **OPTIONS).partial_fit(X, Y, [0, 1, 2])
+    assert clf.partial_fit(X[:1], Y[:1]).n_iter_ == 9
+    model = gsat.GSATRegressor(structure, **OPTIONS).partial_fit(X, X[:, 0])
+    assert model.partial_fit(X[:1], X[:1, 0]).n_iter_ == 9
+
+
 def test_what_is_wrong_is_said():
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
         gsat.ERMClassifier().partial_fit(X, Y)

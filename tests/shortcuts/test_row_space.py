@@ -308,7 +308,7 @@ class Shorter:
         lambda model, x, y: gsat.Adversary(gsat.GroupSparse(), lam=1)(model, x, y),
         lambda model, x, y: gsat.Adversary(gsat.PerBatch(gsat.GroupSparse(), n_random=2), lam=1)(model, x, y),
         lambda model, x, y: gsat.Adversary(Shorter(), lam=1)(model, x, y),
-        lambda model, x, y: attacks.LowRank(1, rank=2, steps=3, bounds=(-2, 2))(model, x, y),
+        lambda model, x, y: attacks.LowRank(1, rank=2, steps=3, bounds=(-4, 4))(model, x, y),
         lambda model, x, y: attacks.GroupSparse(1, k=2, steps=3)(model, x, y),
         lambda model, x, y: attacks.PGD(1, steps=3, random_start=True)(model, x, y),
         lambda model, x, y: attacks.LowRank(1, rank=2, steps=3, restarts=2)(model, x, y),

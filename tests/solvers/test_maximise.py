@@ -182,6 +182,7 @@ def test_a_loss_with_a_finite_domain_is_not_an_error(solver, cost):
         assert loss(x + found.delta).isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore:the loss .* has no maximum")
 @pytest.mark.parametrize("n_inner", [1, 2, 3, 20])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_infinite_loss_is_never_the_answer(solver, n_inner):
@@ -312,3 +313,26 @@ def test_a_loss_that_grows_linearly_has_a_maximum_however_far(solver):
         lambda z: torch.nn.functional.softplus(z.sum(1)), x, gsat.Unstructured(), lam=1e-3, solver=solver
     )
     assert float(found.delta.norm()) > 5 * float(x.norm())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_loss_that_overflows_is_told_too(dtype):
+    """At three times the perturbation it is infinite, and a difference of infinite losses is no number."""
+    x, w = normal(M, D, seed=23, dtype=torch.float32).to(dtype), torch.ones(D, dtype=dtype)
+    losses = {
+        torch.float16: lambda z: 0.5 * (z @ w - 1).square(),
+        torch.float32: lambda z: (z @ w).exp(),  # of a Poisson regression
+    }
+    with pytest.warns(RuntimeWarning, match=r"the loss is infinite .* has no maximum.* take a larger lam"):
+        found = gsat.maximise(losses[dtype], x, gsat.LowRank(), lam=1e-3)
+    assert found.unbounded
+    assert found.delta.isfinite().all()
+
+
+@pytest.mark.parametrize("cost", [gsat.LowRank(0.3), gsat.Unstructured()])
+def test_a_loss_that_outgrows_the_cost_is_told_where_x_is_zero(cost):
+    w = normal(D, seed=21)
+    with pytest.warns(RuntimeWarning, match=r"has no maximum.* where ‖x‖ = 0; take lam above"):
+        found = gsat.maximise(lambda z: 0.5 * (z @ w - 1).square(), torch.zeros(M, D).double(), cost, lam=1e-3)
+    assert float(found.delta.norm()) <= 1000 * (1 + 1e-9)
+    assert not gsat.maximise(lambda z: z @ w, torch.zeros(M, D).double(), cost, lam=1.0).unbounded

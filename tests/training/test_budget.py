@@ -160,8 +160,9 @@ def test_regression_trains_with_its_defaults(structure: str, target: str) -> Non
     assert max(step.mean_norm for step in model.history_) <= 1.001 * FARTHEST * BUDGET * model.mean_norm_
 
 
-def test_a_number_for_lam_that_leaves_no_maximum_is_told() -> None:
+def test_a_number_for_lam_that_leaves_no_maximum_is_told_once() -> None:
     X, y = load_diabetes(return_X_y=True)
-    model = gsat.GSATRegressor("unstructured", lam=1e-6, n_outer=1, n_inner=20, random_state=0)
-    with pytest.warns(RuntimeWarning, match=r"loss − lam·c\(Δ\) has no maximum.*take lam above"):
+    model = gsat.GSATRegressor("unstructured", lam=1e-6, n_outer=5, n_inner=20, random_state=0)
+    with pytest.warns(RuntimeWarning, match=r"loss − lam·c\(Δ\) has no maximum.*take lam above") as caught:
         model.fit(X, y)
+    assert len([one for one in caught if "has no maximum" in str(one.message)]) == 1

@@ -277,6 +277,21 @@ def test_the_run_of_another_setting_is_not_resumed(
     assert (tmp_path / "log.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("make", ["gsat", "pgd"])
+def test_the_run_of_another_metric_is_not_resumed(digits: Any, tmp_path: Path, make: str) -> None:
+    """Metrics that have the same repr."""
+    first, second = (gsat.Metric(torch.eye(64)[k : k + 3], torch.full((3,), 5.0)) for k in (0, 3))
+
+    def defence(metric: gsat.Metric) -> defences.Defence:
+        return defences.GSAT(gsat.LowRank(), metric=metric) if make == "gsat" else defences.PGD(0.1, metric=metric)
+
+    with pytest.raises(Killed):
+        train(digits, defence(first), stop=4, out=tmp_path)
+    with pytest.raises(ValueError, match=r"is of another run: (inner|adversary) .* there, .* here"):
+        train(digits, defence(second), out=tmp_path, resume=True)
+    train(digits, defence(first), out=tmp_path, resume=True)
+
+
 def test_weights_in_another_memory_format_are_kept(digits: Any, tmp_path: Path) -> None:
     images = (digits[0].view(-1, 1, 8, 8).expand(-1, 2, 8, 8), digits[1])
     model = build("alexnet", (2, 8, 8), 10, width=0.05).to(memory_format=torch.channels_last)

@@ -12,12 +12,12 @@ from torch import Generator, Tensor, nn
 from gsat import _checks, _defaults
 from gsat._arrays.norms import rows
 from gsat.attacks.flat import Candidate, Flat
-from gsat.attacks.masking import warn_of_masking
+from gsat.attacks.masking import warn_of_bounds, warn_of_masking
+from gsat.attacks.precision import HALF, in_float32
 from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace, inside
 from gsat.attacks.strong import searches, worst
 from gsat.costs import Metric, fitting
 from gsat.losses import NAMED_LOSSES, SampleLoss
-from gsat.models import layout
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, choose
 
@@ -82,7 +82,9 @@ class Attack(ABC):
         """
         _checks.module("model", model)
         x = _checks.samples("x", x)
-        warn_of_masking(model, x, _checks.labels(y, len(x)), self.loss)
+        model = in_float32(model, x)
+        warn_of_masking(model, x, _checks.labels(y, len(x)), [(self.loss, self.strength)])
+        warn_of_bounds(x, [self.bounds])
         if surrogate is None:
             return self.perturb(model, x, y, batch)
         return self.perturb(model, x, y, batch, surrogate=surrogate)
@@ -95,7 +97,7 @@ class Attack(ABC):
         codes = None if batch is None else _checks.batch_codes(batch, len(x)).to(x.device)
         if codes is None or isinstance(self.ball, Free):  # samples that share nothing share nothing inside a batch
             return self._run(model, x, y, surrogate=surrogate).delta.view_as(x)
-        delta = torch.zeros_like(x)
+        model, delta = in_float32(model, x), torch.zeros_like(x)
         for code in range(int(codes.max()) + 1):
             chosen = codes == code
             found = self._run(model, x[chosen], y[chosen], surrogate=surrogate)
@@ -118,8 +120,8 @@ class Attack(ABC):
         """What was found, in the coordinates and the precision of x."""
         _checks.module("model", model)
         x = _checks.samples("x", x)
-        if (wide := torch.promote_types(x.dtype, torch.float32)) != x.dtype:
-            found = self._run(Widened(model, x.dtype), x.to(wide), y, part, surrogate)
+        if x.dtype in HALF:
+            found = self._run(in_float32(model, x), x.float(), y, part, surrogate)
             room = 1 - torch.finfo(x.dtype).eps  # rounding must not lead out of the ball
             return replace(found, delta=(found.delta * room).to(x.dtype))
         path, found = self.solve(model, x, y, part, surrogate)
@@ -164,8 +166,11 @@ class Attack(ABC):
         """The perturbation that one fast search finds on the surrogate, in the coordinates of the path."""
         if surrogate is None or self.strength == "fast":
             return None
-        found = replace(self, strength="fast", restarts=1, random_start=False)._run(surrogate, x, y)
-        return rows(path.project((found.delta if metric is None else metric.solve(found.delta)).view_as(x)))
+        _checks.module("surrogate", surrogate)
+        own = x.to(next(surrogate.parameters(), x))  # its precision may be another
+        fast = replace(self, strength="fast", restarts=1, random_start=False)
+        delta = fast._run(surrogate, own, y.to(own.device)).delta.to(x).view_as(x)
+        return rows(path.project(delta if metric is None else metric.solve(delta)))
 
     @property
     def _rotates(self) -> bool:
@@ -189,18 +194,6 @@ class Attack(ABC):
     def _clips(self) -> bool:
         """Whether a cut to the box keeps the structure; in a metric it changes all features of z."""
         return self.ball.clips and (self.metric is None or self.ball.rotates)
-
-
-class Widened(nn.Module):
-    """A model of half precision for samples and outputs in float32, in which the attacks compute."""
-
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.model, self.dtype = model, dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs of the model, as float32."""
-        return layout.outputs(self.model, x.to(self.dtype)).float()
 
 
 @dataclass(frozen=True)

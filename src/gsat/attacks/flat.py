@@ -111,6 +111,13 @@ class Flat:
         """Gradients that may still be asked for."""
         return self.steps - self.parts[0].n_gradients
 
+    @property
+    def n_outputs(self) -> int:
+        """The outputs of the model for a sample; 1 where it returns no matrix (m, outputs)."""
+        first = slice(0, 1)
+        shape = self.path.outputs(self.path.x[first], first).shape
+        return int(shape[1]) if len(shape) == 2 else 1
+
     def __call__(self, delta: Tensor) -> Candidate:
         """Losses, errors and the gradient there."""
         found = [part(piece) for part, piece in self._split(delta)]

@@ -3,8 +3,9 @@
 fast
     One search with the attack's loss, and its restarts.
 standard
-    Besides, two with the bounded margin (DLR where the margin is the attack's own loss). With columns or a subspace the
-    second of them goes on from the strongest perturbation so far, without a structure it starts from a random point.
+    Besides, two with the bounded margin (where that is the attack's own loss with DLR, or with the cross-entropy where
+    there are two classes; with a loss of the user's own with that alone). With columns or a subspace the second of them
+    goes on from the strongest perturbation so far, without a structure it starts from a random point.
     One shift for all climbs instead: once from x, once from the best of the shifts towards a class, which take two
     gradients each and at most two fifths of all. And one search from a perturbation that was found on a surrogate,
     where one is given.
@@ -25,7 +26,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat.attacks.flat import Candidate, Flat
-from gsat.attacks.sets import Equal, Free, inside, unit_rows
+from gsat.attacks.sets import Equal, Free, unit_rows
 from gsat.losses import BoundedMargin, SampleLoss
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ def searches(
     ]
     if attack.strength == "fast" or attack.eps == 0 or attack.size == 0:
         return found
-    climber, shared = oracle(other := _other(attack.loss)), isinstance(attack.ball, Equal)
-    found.append(attack._search(climber, generator, part, torch.zeros_like(climber.x) if shared else None))
+    climber, shared = oracle(other := _other(attack, oracle)), isinstance(attack.ball, Equal)
+    new = elsewhere if callable(attack.loss) else attack  # from x again with the same loss is the same
+    found.append(new._search(climber, generator, part, torch.zeros_like(climber.x) if shared else None))
     if transferred is not None:
         found.append(attack._search(oracle(other), generator, part, transferred))
-    if shared:
+    if shared and _are_classes(y, climber.n_outputs):
         found.append(towards_a_class(attack, oracle, y, generator))
-    elif isinstance(attack.ball, Free):
+    elif shared or isinstance(attack.ball, Free):
         found.append(elsewhere._search(oracle(other), generator, part, None))
     else:
         found.append(attack._search(oracle(other), generator, part, strongest(attack, oracle, found).delta))
@@ -99,7 +101,7 @@ def worst(attack: Attack, oracle: Oracles, found: list[Candidate]) -> Candidate:
 
 def towards_a_class(attack: Attack, oracle: Oracles, y: Tensor, generator: Generator) -> Candidate:
     """One shift that climbs from the strongest of those that draw all samples towards one of the classes of y."""
-    climber = oracle(_other(attack.loss))
+    climber = oracle(_other(attack, oracle))
     zero = torch.zeros_like(climber.x)
     starts = [climber.seen(zero)]
     sizes = y.bincount()
@@ -121,16 +123,26 @@ def wandered(attack: Attack, judge: Flat, best: Candidate) -> Candidate:
         common = change[torch.randint(len(change), (1,), generator=generator)]  # one direction for all samples
         weights = torch.randn(len(change), 1, generator=generator).to(change) if attack.ball.rows_are_free else 1.0
         moved = attack.ball.nearest(best.delta + size * attack.eps * weights * common)
-        trial = judge.seen(inside(moved, attack.eps))
+        trial = judge.seen(attack._inside(judge, moved))
         gained = trial.score > best.score
         best = trial if gained else best
         size = min(1.0, size / NARROW**2) if gained else max(1e-2, size * NARROW**0.25)
     return best
 
 
-def _other(loss: SampleLoss | str | None) -> str:
+def _other(attack: Attack, oracle: Oracles) -> SampleLoss | str:
     """The loss of the further searches."""
-    return "dlr" if loss == "margin" else "margin"
+    if callable(attack.loss):
+        return attack.loss
+    if attack.loss != "margin":
+        return "margin"
+    return "dlr" if oracle(attack.loss).n_outputs > 2 else "cross-entropy"  # DLR needs three classes
+
+
+def _are_classes(y: Tensor, n_outputs: int) -> bool:
+    """Whether the targets y (m, ...) are numbers of outputs, of which there are two at least."""
+    whole = y.ndim == 1 and not y.is_floating_point() and n_outputs > 1
+    return whole and int(y.min()) >= 0 and int(y.max()) < n_outputs
 
 
 def _towards(target: int) -> SampleLoss:

@@ -22,7 +22,7 @@ FREE = 0.12  # share of the gradients with which each sample climbs on its own
 NARROWER = (8, 4, 2)  # times k: columns or ranks in which the samples climb next
 NARROW = 0.05  # share of the gradients for each of these
 ASCENT = 0.35  # share that is kept for the ascents at the end
-LAST = 0.15  # share of the last of them
+LAST = 0.15  # share of the last of them, where rows are free
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Structured(Attack):
             best = max(best, self._leaps(oracle, oracle(far).slope, kept, part), key=lambda found: found.score)
             far = 3 * self.eps * oracle.directions(generator)
         if oracle.left > 1 and part is None:
-            best = self._ascent(oracle, best, max(2, oracle.left - int(LAST * self.steps)), None)
+            reserved = int(LAST * self.steps) if self.ball.rows_are_free else -1
+            best = self._ascent(oracle, best, max(2, oracle.left - reserved), None)
         if oracle.left > 1 and self.ball.rows_are_free:
             best = self._ascent(oracle, best, oracle.left, self.ball.shared(best.delta) if part is None else part)
         return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -194,6 +195,13 @@ class Metric:
         directions = self.directions.to(flat)
         seen = flat @ directions.T
         return torch.addmm(flat, seen * (along.to(flat) - rest), directions, beta=rest).view_as(v)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all its numbers, which tells metrics apart whose repr is the same."""
+        numbers = torch.cat([self.directions.reshape(-1), self.stretch]).double().cpu().numpy()
+        about = f"{tuple(self.directions.shape)} {self.rest!r}".encode()
+        return hashlib.sha256(about + numbers.tobytes()).hexdigest()[:16]
 
     def __repr__(self) -> str:
         r, d = self.directions.shape

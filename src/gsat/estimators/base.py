@@ -88,8 +88,8 @@ class TorchEstimator(Fitted):
         """What gdadmm is told of λ."""
         return {}
 
-    def _trained_defence(self, loss: SampleLoss) -> Defence:
-        """The defence as training left it."""
+    def _trained_defence(self, loss: SampleLoss, targets: Tensor) -> Defence:
+        """The defence as training left it, for samples with these targets (n,)."""
         return self._defence(self.mean_norm_, loss, 0)
 
     @abstractmethod
@@ -97,9 +97,10 @@ class TorchEstimator(Fitted):
         """The loss of the best constant prediction."""
 
     def _checked(self, X: Any, y: Any, *, reset: bool = True, **options: Any) -> tuple[Any, NDArray[Any]]:
-        """X (n, features) and y as scikit-learn checks them before a fit."""
+        """X (n, features) and y as scikit-learn checks them before a fit; with reset=False one row is enough."""
         _checks.not_anndata("X", X, "gsat.tl.fit(adata, labels_key)")
-        X, y = validate_data(self, self._flat(X), y, reset=reset, ensure_min_samples=2, **CHECKS, **options)
+        least = 2 if reset else 1
+        X, y = validate_data(self, self._flat(X), y, reset=reset, ensure_min_samples=least, **CHECKS, **options)
         _checks.fits_float32("X", X)
         return X, y
 
@@ -241,7 +242,7 @@ class TorchEstimator(Fitted):
     def _perturb(self, X: Any, targets: Tensor, loss: SampleLoss, batch: Any) -> NDArray[np.float32]:
         """The defence's perturbation of the samples, group by group, in the units and the shape of X."""
         rows = self._rows(X, batch)
-        defence = self._trained_defence(loss)
+        defence = self._trained_defence(loss, targets)
         found = np.empty(rows.X.shape, np.float32)
         for begin in range(0, len(rows), self.group_size):
             chosen = slice(begin, begin + self.group_size)

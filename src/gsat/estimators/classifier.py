@@ -120,7 +120,8 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         Parameters
         ----------
         X, y
-            Samples and labels, as in `fit`; not all classes must be among them.
+            Samples and labels, as in `fit`; not all classes must be among them, and after the first call one row is
+            enough.
         classes
             All labels that may come, (classes,); needed in the first call.
         sample_weight, batch
@@ -133,7 +134,10 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         """
         if self.class_weight == "balanced":
             raise ValueError('class_weight must be None or a dict for partial_fit, got "balanced"')
-        first = _check_partial_fit_first_call(self, classes)
+        first = not hasattr(self, "module_")
+        if first and hasattr(self, "classes_"):
+            del self.classes_  # of a first call that failed
+        _check_partial_fit_first_call(self, classes)
         X, y = self._checked(X, y, reset=first)
         check_classification_targets(y)
         samples = Samples(X, self._codes(y), checked_weights(sample_weight, X), batch)

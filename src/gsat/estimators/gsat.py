@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from gsat import _defaults, registry
 from gsat.costs import GroupCost, PerBatch
-from gsat.defences import Defence
+from gsat.defences import Defence, by_class
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.metric import MetricEstimator
 from gsat.losses import SampleLoss
-from gsat.training.budget import priced
+from gsat.training.budget import Control, priced
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -51,11 +53,13 @@ class GSATEstimator(MetricEstimator):
     def _rule(self) -> dict[str, Any]:
         return {"lam": self.lam, "budget": self.budget}
 
-    def _trained_defence(self, loss: SampleLoss) -> Defence:
-        defence = super()._trained_defence(loss)
+    def _trained_defence(self, loss: SampleLoss, targets: Tensor) -> Defence:
+        """With the λ of training, and the budget for classes in the shares of these targets."""
+        defence = super()._trained_defence(loss, targets)
         if priced(defence) and self.lam_ is not None:
-            defence.scale = float(self.budget) * self.mean_norm_ if self.lam == "auto" else None
-            defence.lam = self.lam_
+            _, sizes = by_class(torch.zeros(len(targets)), targets)
+            budget = float(self.budget) * self.mean_norm_ if self.lam == "auto" else None
+            Control(self.lam_, budget, sizes=sizes).give(defence)
         return defence
 
 

@@ -61,7 +61,16 @@ def build_module(estimator: Any, n_outputs: int, seed: int) -> nn.Module:
             f"module must be a name, a path, a function of (in_shape, n_outputs) or a torch.nn.Module, got {spec!r}"
         )
     with models.seeded(seed):
-        built = spec(shape, n_outputs, **options)
+        try:
+            built = spec(shape, n_outputs, **options)
+        except TypeError as error:
+            if isinstance(spec, type) and issubclass(spec, nn.Module):
+                name = spec.__name__
+                raise TypeError(
+                    f"module must be an instance, {name}(...), or a class that is called as "
+                    f"{name}(in_shape, n_outputs): {error}"
+                ) from error
+            raise
     if not isinstance(built, nn.Module):
         raise TypeError(f"module must return a torch.nn.Module, got {type(built).__name__}")
     return built
@@ -69,6 +78,8 @@ def build_module(estimator: Any, n_outputs: int, seed: int) -> nn.Module:
 
 def probe(module: nn.Module, rows: Any, n_outputs: int) -> None:
     """A module of the user's may not fit the data: better said before training than by torch in the middle."""
+    if not any(weight.requires_grad for weight in module.parameters()):
+        raise ValueError("the module must have weights that require a gradient, got none; see requires_grad_(True)")
     x = torch.from_numpy(rows[:2]).to(next(module.parameters(), torch.zeros(())))
     rule = f"the module must map samples of shape {rows.shape[1:]} to {n_outputs} outputs"
     with frozen(module), torch.no_grad():
@@ -76,6 +87,8 @@ def probe(module: nn.Module, rows: Any, n_outputs: int) -> None:
             outputs = layout.outputs(module, x)
         except RuntimeError as error:
             raise ValueError(f"{rule}, but fails on them: {error}") from error
+    if not isinstance(outputs, torch.Tensor):
+        raise TypeError(f"{rule}, a tensor, got {type(outputs).__name__}; wrap it in a module that returns the tensor")
     if tuple(outputs.shape) != (len(x), n_outputs):
         raise ValueError(f"{rule}, got an output of shape {tuple(outputs.shape)} for {len(x)} samples")
 

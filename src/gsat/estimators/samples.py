@@ -115,7 +115,7 @@ def hold_out(
     rows = np.random.default_rng(seed).permutation(samples.used)
     if batches is not None:
         away = _in_batches(samples, batches, rows)
-        rule, got = "validation_batches", repr(list(batches))
+        rule, got, more, less = "validation_batches", repr(list(batches)), "", ""
     else:
         fraction = _checks.number("validation_fraction", fraction, above=0, below=1)
         classes = samples.targets[rows] if by_class else np.zeros(len(rows))
@@ -123,12 +123,15 @@ def hold_out(
         for label in np.unique(classes):
             (mine,) = np.nonzero(classes == label)
             away[mine[(np.arange(len(mine)) + 0.5) / len(mine) < fraction]] = True
+        sizes = np.unique(classes, return_counts=True)[1]
         rule, got = "validation_fraction", f"{fraction:g} of {len(rows)}"
+        more, less = f"; take more than {0.5 / sizes.max():.3g}", f"; take less than {1 - 0.5 / sizes.min():.3g}"
     train, held = np.sort(rows[~away]), rows[away]
     if len(held) == 0 or len(train) < 2:
-        raise ValueError(f"{rule} must leave rows to train on and rows to hold out, got {got}")
+        remedy = less if len(held) else more
+        raise ValueError(f"{rule} must leave rows to train on and rows to hold out, got {got}{remedy}")
     if by_class and len(np.unique(samples.targets[train])) < len(np.unique(samples.targets[rows])):
-        raise ValueError(f"{rule} must leave every class among the rows to train on, got {got}")
+        raise ValueError(f"{rule} must leave every class among the rows to train on, got {got}{less}")
     return train, held
 
 

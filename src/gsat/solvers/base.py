@@ -29,6 +29,8 @@ class Solution:
         Accepted steps.
     n_gradients : int
         Evaluated gradients, rejected trials included.
+    unbounded : bool
+        Whether the problem seems to have no maximum, of which a warning told.
     """
 
     delta: Tensor
@@ -36,6 +38,7 @@ class Solution:
     residual: float
     n_steps: int
     n_gradients: int
+    unbounded: bool = False
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,14 @@ def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], w
         state = solver.step(oracle, cost, state, lam=lam)
     ending = solver.finish(cost, state, lam=lam)
     delta, objective = _best(oracle, cost, ending.answers, lam)
+    fault = None
     if warn and not (state.done and oracle.is_near(delta)):
-        _tell_if_unbounded(oracle, cost, delta, ending.travel, lam)
-    return Solution(delta, objective / len(oracle.x), ending.residual, state.n_steps, oracle.n_gradients)
+        fault = _unbounded(oracle, cost, delta, ending.travel, lam)
+    if fault is not None:
+        warnings.warn(fault, RuntimeWarning, stacklevel=3)
+    return Solution(
+        delta, objective / len(oracle.x), ending.residual, state.n_steps, oracle.n_gradients, fault is not None
+    )
 
 
 def named(solver: str | Solver[Any]) -> Solver[Any]:
@@ -122,28 +127,33 @@ def _best(oracle: Oracle, cost: Penalised, answers: list[Answer], lam: float) ->
     return torch.zeros_like(oracle.x) if best is None else best, objective
 
 
-def _tell_if_unbounded(oracle: Oracle, cost: Penalised, delta: Tensor, travel: float, lam: float) -> None:
-    """Warn where an ascent that did not end by itself may have no end; travel: the length of its next step.
+def _unbounded(oracle: Oracle, cost: Penalised, delta: Tensor, travel: float, lam: float) -> str | None:
+    """Why an ascent that did not end by itself may have no end, or None; travel: the length of its next step.
 
     Without a quadratic term that is where it still moves. With one it is where Δ is longer than the group and the loss
     bends up along it more than λ·ridge·‖Δ‖² does: the curvature along Δ is
-    Σ_i [ℓ(x_i + 3δ_i) − 2ℓ(x_i + 2δ_i) + ℓ(x_i + δ_i)]/‖Δ‖², and g grows linearly and has none.
+    Σ_i [ℓ(x_i + 3δ_i) − 2ℓ(x_i + 2δ_i) + ℓ(x_i + δ_i)]/‖Δ‖², and g grows linearly and has none. A loss that is
+    infinite there outgrows every cost; NaN is outside its domain.
     """
     size = float(norm(delta))
-    fault = None
     if cost.unbounded and travel > 1e-2 * size:
-        fault = (
+        return (
             "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
             f"after {oracle.n_gradients} gradients with steps of length {travel:.3g}; take alpha < 1"
         )
-    elif cost.ridge > 0 and size > oracle.size:
-        once, twice, thrice = (float(total(oracle.losses(k * delta))) for k in (1, 2, 3))
-        curvature, enough = (thrice - 2 * twice + once) / size**2, 2 * lam * cost.ridge
-        if curvature > enough + ROUNDING * abs(thrice) / size**2:
-            fault = (
-                f"the loss has curvature {curvature:.3g} along the perturbation, above 2·lam·ridge = {enough:.3g}: "
-                f"loss − lam·c(Δ) has no maximum, and the ascent was stopped at ‖Δ‖ = {size:.3g} where "
-                f"‖x‖ = {oracle.size:.3g}; take lam above {curvature / (2 * cost.ridge):.3g}"
-            )
-    if fault is not None:
-        warnings.warn(fault, RuntimeWarning, stacklevel=4)
+    if cost.ridge == 0 or size <= oracle.size:
+        return None
+    once, twice, thrice = (float(total(oracle.losses(k * delta))) for k in (1, 2, 3))
+    curvature, enough = (thrice - 2 * twice + once) / size**2, 2 * lam * cost.ridge
+    stopped = f"the ascent was stopped at ‖Δ‖ = {size:.3g} where ‖x‖ = {oracle.size:.3g}"
+    if math.inf in (twice, thrice):
+        return (
+            f"the loss is infinite farther along the perturbation: loss − lam·c(Δ) has no maximum, and {stopped}; take "
+            "a larger lam, or a loss that grows more slowly"
+        )
+    if curvature > enough + ROUNDING * abs(thrice) / size**2:
+        return (
+            f"the loss has curvature {curvature:.3g} along the perturbation, above 2·lam·ridge = {enough:.3g}: "
+            f"loss − lam·c(Δ) has no maximum, and {stopped}; take lam above {curvature / (2 * cost.ridge):.3g}"
+        )
+    return None

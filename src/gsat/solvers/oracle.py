@@ -47,8 +47,8 @@ class Oracle:
 
     @property
     def reach(self) -> float:
-        """‖Δ‖_F at the most, 1000·‖x‖_F; without a bound where x is 0."""
-        return FAR * self.size or math.inf
+        """‖Δ‖_F at the most, 1000·‖x‖_F; 1000 where x is 0."""
+        return FAR * (self.size or 1.0)
 
     def is_near(self, delta: Tensor) -> bool:
         """Whether ‖Δ‖_F is below a tenth of the reach; an ascent that came farther has not ended by itself."""

@@ -100,7 +100,9 @@ class Proximal:
         if move.length <= torch.finfo(trial.dtype).eps * move.size < math.inf:  # nothing moves any more
             return _again(state) if below else replace(state, done=True)
         if move.size > oracle.reach:
-            return replace(state, eta=eta / 10) if oracle.is_near(here.delta) else replace(state, done=True)
+            if oracle.is_near(here.delta):
+                return replace(state, eta=eta / 10)
+            return _again(state) if below else replace(state, done=True)
         losses, gradient = oracle(trial)
         turn = _turn(here, trial, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
         penalty = lam * cost.value_at_prox(trial, eta * lam, gap=eta * move.ahead - move.across, square=move.size**2)

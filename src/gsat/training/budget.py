@@ -17,6 +17,7 @@ from gsat import _checks
 from gsat._arrays.norms import mean_norm, norm, rows
 from gsat.costs import fitting
 from gsat.defences import GSAT, Defence, budget_used, by_class
+from gsat.losses import named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.training.history import Step
@@ -60,6 +61,10 @@ class Control:
             return
         if self.lam is None and self.target is not None:
             self.lam = max(1e-12, self.target * _steepness(defence, model, x, y))
+        self.give(defence)
+
+    def give(self, defence: GSAT) -> None:
+        """Set λ, the unit of the cost and the targets of the classes."""
         defence.scale, defence.targets = self.target, self.targets
         defence.lam = defence.lam if self.lam is None else self.lam
 
@@ -134,7 +139,8 @@ def _steepness(defence: GSAT, model: nn.Module, x: Tensor, y: Tensor) -> float:
     """The mean ‖∇ℓ_i‖₂ over the group, in δ or in the metric's z, for the loss of the adversary."""
     with frozen(model):
         point = x.detach().clone().requires_grad_()
-        losses = defence.adversary.loss(layout.outputs(model, point), y)
+        outputs = layout.outputs(model, point)
+        losses = named_loss(defence.adversary.loss, lambda: outputs, y)(outputs, y)
         (slope,) = torch.autograd.grad(losses.sum(), point)
         metric = fitting(defence.adversary.metric, x)
         slope = slope if metric is None else metric.apply(slope)

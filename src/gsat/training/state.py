@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat._arrays.chunks import take, take_labels
+from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.training.budget import Control, priced
@@ -195,6 +196,8 @@ def summary(value: Any) -> Any:
         return value
     if isinstance(value, Real):
         return float(value)
+    if isinstance(value, Metric):
+        return f"{value!r} {value.fingerprint}"
     kind = type(value).__name__
     if not is_dataclass(value):
         return kind
