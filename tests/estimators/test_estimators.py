@@ -277,16 +277,15 @@ def test_a_module_that_cannot_be_trained_is_told(data, module, error, message):
         gsat.GSATClassifier(module=module, n_inner=3, **QUICK).fit(*data)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_perturb_uses_no_more_than_twice_the_budget_of_a_group(seed):
-    """One shift for all is all or nothing: without the cap of training it would be three budgets long."""
-    table = gsat.data.load("digits")
-    X, y = table.train.X[:600], table.train.y[:600]
-    clf = gsat.GSATClassifier("universal-one", n_outer=60, eta0=3e-3, random_state=seed).fit(X, y)
-    budget = clf.budget * clf.mean_norm_
-    assert max(step.mean_norm for step in clf.history_.steps) < 2.2 * budget
-    delta = clf.perturb(X[:200], y[:200]) / clf.scale_
-    assert 0 < np.linalg.norm(delta, axis=1).mean() < 2.2 * budget
+def test_perturb_uses_no_more_than_twice_the_budget_of_a_group(data, tmp_path):
+    """As training does; at a price that is too low one shift would be three budgets long."""
+    X, y = data
+    clf = gsat.GSATClassifier("universal-one", n_inner=4, **QUICK).fit(X, y)
+    clf.lam_ /= 1000
+    clf.save(tmp_path / "m")
+    for one in (clf, gsat.load(tmp_path / "m")):
+        lengths = np.linalg.norm(one.perturb(X, y) / one.scale_, axis=1)
+        assert 1.5 < lengths[:200].mean() / (one.budget * one.mean_norm_) < 2.1
 
 
 @pytest.mark.parametrize("structure", ["universal", "group-sparse", "low-rank"])
