@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from gsat.experiments.digest import differences_table, paper_table, summary_table
+from gsat.experiments.digest import differences_table, paper_table, sets_table, shifts_table
 from table import README, put_into
 
 RESULTS = README.parent / "results"
@@ -11,7 +11,8 @@ CHOOSE = README.parent / "docs" / "choose.md"
 TABLES: dict[str, tuple[Path, Callable[[Path], str]]] = {
     "paper": (README, paper_table),
     "differences": (CHOOSE, differences_table),
-    "shifts": (CHOOSE, summary_table),
+    "shifts": (CHOOSE, shifts_table),
+    "shift-sets": (CHOOSE, sets_table),
 }
 
 

@@ -10,12 +10,13 @@ import torch
 
 import gsat.report
 from gsat.data import Table, make_batches
+from gsat.experiments import digest
 from gsat.experiments.plan import Order
 from gsat.experiments.runner import reproduce
 from gsat.experiments.setting import SCALES
 from gsat.experiments.shift_candidates import Candidate, Setting, linear, plain_networks, robust_networks
 from gsat.experiments.shift_choice import METHODS, Methods, chosen, over_seeds
-from gsat.experiments.shift_folds import again, bases, fold, inner_splits
+from gsat.experiments.shift_folds import again, averaged, bases, fold, inner_splits
 from gsat.experiments.shift_tasks import COLUMNS, TASKS, Task, chosen_tasks, fit_to_test, most_variable, with_columns
 from gsat.experiments.shift_training import Split, linear_model, network, predicted
 from gsat.experiments.shifts import EXPERIMENT, SETTINGS, pieces
@@ -107,6 +108,24 @@ def test_probabilities_are_those_of_the_rows(toy):
     assert shares.shape == (len(rows), 40, 3)
     y = toy.y[of_batch(toy, "2")]
     np.testing.assert_allclose((shares.argmax(-1) == y).mean(1), rows["accuracy"])
+
+
+def test_averages_are_of_the_best_quarter(toy):
+    rows, shares = fold(toy, TASK, "2", SMALL)
+    y = toy.y[of_batch(toy, "2")]
+    methods = Methods((METHODS["logistic"], METHODS["logistic (prepared)"], METHODS["GSAT all (prepared)"]))
+    found = averaged(rows, shares, np.arange(3), y, methods).set_index("defence")
+    assert found["averaged"].to_dict() == {
+        "logistic": 2,  # of two
+        "logistic (prepared)": 3,  # of six
+        "GSAT all (prepared)": max(3, round(len(METHODS["GSAT all (prepared)"].among(rows)) / 4)),
+    }
+    plain = rows[(rows["family"] == "logistic") & (rows["metric"] == "none") & (rows["prepare"] == "none")]
+    share = shares[plain.index].mean(0)
+    assert found.loc["logistic", "accuracy"] == pytest.approx((share.argmax(1) == y).mean())
+    swapped = averaged(rows, shares, np.arange(3), (y + 1) % 3, methods).set_index("defence")
+    assert not np.allclose(swapped["accuracy"], found["accuracy"])
+    assert swapped["averaged"].equals(found["averaged"])
 
 
 def test_with_one_training_batch_what_needs_several_is_left_out(toy):
@@ -249,10 +268,10 @@ def test_pieces_are_distinct_and_picklable():
     assert len({piece.key for piece in found}) == len({piece.name for piece in found}) == len(found)
     assert all(piece.effort > 0 for piece in found)
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
-    assert len(found) == 2 * sum(min(4, len(task.held_out)) for task in TASKS.values())
+    assert len(found) == 3 * sum(min(4, len(task.held_out)) for task in TASKS.values())  # a seed, another, averages
     assert {piece.arguments.get("seed") for piece in pieces(SCALES["cpu"], None)} == {None, 1, 2}
     quick = pieces(SCALES["quick"], None)
-    assert len(quick) == 2 * len(TASKS)
+    assert len(quick) == 2 * 2 * len(TASKS)
 
 
 def test_the_time_of_the_scales():
@@ -320,3 +339,13 @@ def test_the_quick_version_ends_in_a_report(data_dir, tmp_path):
     differences = outcome.tables["differences"]
     assert set(differences["case"]) == {"all sets", "stemcells", "bladderbatch"}
     assert set(differences["units"]) == {2}
+    gains = outcome.tables["averaging"]
+    assert set(gains["case"]) == {"all sets"}
+    assert {"GSAT all (prepared) (averaged)", "logistic (averaged)"} <= set(gains["ours"])
+    lines = digest.shifts_table(tmp_path).splitlines()
+    assert lines[0] == "| method | as it is | preparation chosen | best quarter averaged |"
+    assert len(lines) == 2 + sum("(prepared)" not in name for name in METHODS)
+    assert [line.split(" | ")[0] for line in digest.sets_table(tmp_path).splitlines()[2:]] == [
+        "| stemcells",
+        "| bladderbatch",
+    ]

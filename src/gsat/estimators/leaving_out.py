@@ -78,9 +78,19 @@ def _random(y: NDArray[Any], n_folds: int, seed: Any, group: NDArray[Any] | None
         return [(train, test[np.isin(y[test], y[train])]) for train, test in split.split(np.zeros(len(y)), y, group)]
 
 
+def order_of(accuracy: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The places by accuracy (n,), the best first, of equals by the least loss (n,), of equals the first."""
+    return np.lexsort((loss, np.round(-accuracy / EQUAL)))
+
+
 def best_of(accuracy: NDArray[np.float64], loss: NDArray[np.float64]) -> int:
-    """The place of the best accuracy (n,), of equals that of the least loss (n,), of equals the first."""
-    return int(np.lexsort((loss, np.round(-accuracy / EQUAL)))[0])
+    """The first place of `order_of`."""
+    return int(order_of(accuracy, loss)[0])
+
+
+def quarter(n: int) -> int:
+    """How many of n candidates are averaged: a quarter of them, but three where there are as many."""
+    return min(n, max(3, round(n / 4)))
 
 
 @dataclass(frozen=True)

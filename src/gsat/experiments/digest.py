@@ -10,7 +10,11 @@ import pandas as pd
 from gsat.experiments.paper import EXPERIMENTS
 from gsat.experiments.pictures import at_strength, over_eps, where
 from gsat.experiments.plan import read_config
+from gsat.experiments.shift_choice import GSAT_ALL, PREPARED
+from gsat.experiments.shift_tables import by_set, over_sets
+from gsat.experiments.shift_tasks import TASKS
 
+RESPLITS = [task.name for task in TASKS.values() if task.same_as]  # in no mean over sets
 FIGURES = ("universal", "group-sparse", "low-rank", "pgd", "biology")
 
 
@@ -42,10 +46,36 @@ def differences_table(out: Path) -> str:
     return markdown(head, rows)
 
 
-def summary_table(out: Path, name: str = "shifts") -> str:
-    """The table of methods and tasks of the real shifts."""
-    frame = pd.read_csv(out / name / "summary.csv", dtype=str, keep_default_na=False)
-    return markdown(frame.columns, frame.itertuples(index=False, name=None))
+def shifts_table(out: Path) -> str:
+    """Balanced accuracy of the methods of the real shifts, in percent, means over the sets.
+
+    Three columns: one candidate without a preparation, one with the preparation that was chosen, and the average of the
+    best quarter with it.
+    """
+    taken, means = (pd.read_csv(out / "shifts" / f"{name}.csv") for name in ("taken", "averages"))
+    one, several = over_sets(taken, RESPLITS), over_sets(means, RESPLITS)
+    names = [name for name in one.index if not name.endswith(PREPARED)]
+    rows = [
+        [name, *(_percent(value) for value in (one[name], one.get(name + PREPARED), several.get(name + PREPARED)))]
+        for name in names
+    ]
+    return markdown(("method", "as it is", "preparation chosen", "best quarter averaged"), rows)
+
+
+def sets_table(out: Path) -> str:
+    """The same for some methods with the preparation chosen, a row for each set; the last two are averages."""
+    taken, means = (pd.read_csv(out / "shifts" / f"{name}.csv") for name in ("taken", "averages"))
+    one, several = by_set(taken), by_set(means)
+    some, both = ("logistic", "lda", "erm", "low-rank", "low-rank, metric"), ("logistic", GSAT_ALL)
+    names = {name.lower(): name for name in one.columns}
+    columns = [one[names[name + PREPARED]] for name in some] + [several[name + PREPARED] for name in both]
+    rows = [[str(name), *(f"{column[name]:.1f}" for column in columns)] for name in one.index]
+    head = [names[name] for name in some] + [f"{name}, averaged" for name in both]
+    return markdown(("set", *head), rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None or value != value else f"{value:.1f}"
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gsat import _defaults
 from gsat._files import replace_file
 from gsat.data import Table
-from gsat.estimators.leaving_out import best_of, folds_of, judged
+from gsat.estimators.leaving_out import best_of, folds_of, judged, order_of, quarter
 from gsat.experiments.plan import Piece, Place
 from gsat.experiments.shift_candidates import (
     CENTRE,
@@ -52,6 +52,40 @@ def other_seed(
     """What the methods take by the inner folds of the first seed, trained with another seed and tested."""
     rows = first.run(place)
     return again(loaded(task, place.data_dir), rows, task, held_out, setting, seed, methods)
+
+
+def averages(place: Place, task: Task, held_out: str, methods: Methods, first: Piece) -> pd.DataFrame:
+    """What the methods predict that average instead of taking one: see `averaged`."""
+    rows = first.run(place)
+    with np.load(_shares(place, task, held_out)) as kept:
+        shares = kept["shares"].astype(np.float64)
+    outer, _ = _sides(loaded(task, place.data_dir), task, held_out)
+    return averaged(rows, shares, np.unique(np.asarray(outer.train.y)), outer.y, methods)
+
+
+def averaged(
+    rows: pd.DataFrame, shares: NDArray[np.float64], classes: NDArray[Any], y: NDArray[Any], methods: Methods
+) -> pd.DataFrame:
+    """The mean of the probabilities of the best quarter of a method's candidates, three at least; a row a method.
+
+    rows, shares: of `fold`; classes, y: the trained classes, sorted, and the labels of the tested rows
+    defence, averaged, sees_batch: the method, how many candidates, and whether one of them is centred
+    """
+    found = []
+    for method in methods.all:
+        mine = method.among(rows.reset_index(drop=True))
+        if mine.empty:
+            continue
+        best = mine.iloc[order_of(mine["inner"].to_numpy(), mine["inner_loss"].to_numpy())[: quarter(len(mine))]]
+        accuracy, balanced, _ = judged(shares[best.index].mean(0), classes, y)
+        found.append(
+            {
+                "data": rows["data"].iloc[0], "fold": rows["fold"].iloc[0], "seed": CHOOSING, "defence": method.name,
+                "accuracy": accuracy, "balanced_accuracy": balanced, "averaged": len(best),
+                "sees_batch": bool((best["prepare"] == CENTRE).any()),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(found)
 
 
 def fold(table: Table, task: Task, held_out: str, setting: Setting) -> tuple[pd.DataFrame, NDArray[np.float64]]:

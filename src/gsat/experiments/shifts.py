@@ -22,7 +22,7 @@ from gsat.experiments.shift_choice import (
     is_ours,
     over_seeds,
 )
-from gsat.experiments.shift_folds import first_seed, other_seed
+from gsat.experiments.shift_folds import averages, first_seed, other_seed
 from gsat.experiments.shift_tables import ALL_SETS, best_baseline, by_fold, differences, hindsight, over_sets, ranks
 from gsat.experiments.shift_tables import summary as summary_of
 from gsat.experiments.shift_tasks import MOST, Task, chosen_tasks
@@ -39,11 +39,14 @@ HELD_OUT = {"quick": 2, "cpu": 4}  # batches of a task; all of its list elsewher
 SHOWN = ("logistic", "erm", "pgd", "low-rank", "low-rank, metric", GSAT_ALL)  # in figures
 REFERENCES = ("logistic", "logistic" + PREPARED, "erm")
 BASES = 1.5  # bases that networks are trained on, on average: with a preparation, and without one
+AVERAGED = " (averaged)"
+MEANS = ["defence", "averaged", "sees_batch"]  # columns of averages alone
+MANY = Methods(tuple(METHODS.values()))  # that are tried with averages too
 TAKEN = 0.3  # share of the candidates that some method takes
 
 
 def pieces(scale: Scale, seeds: int | None) -> list[Piece]:
-    """One for each task and held-out batch; then what is taken there, for each further seed."""
+    """One for each task and held-out batch; then what is taken there, for each further seed; then averages."""
     setting, methods = SETTINGS[scale.name], Methods((*METHODS.values(), *VARIANTS.values()))
     n_seeds = SEEDS.get(scale.name, 3) if seeds is None else seeds
     firsts = [
@@ -66,13 +69,23 @@ def pieces(scale: Scale, seeds: int | None) -> list[Piece]:
         for first in firsts
         for seed in range(1, n_seeds)
     ]
-    return firsts + others
+    means = [
+        Piece(
+            f"{first.name}, averages",
+            averages,
+            {**{name: first.arguments[name] for name in ("task", "held_out")}, "methods": MANY, "first": first},
+            effort=1.0,
+        )
+        for first in firsts
+    ]
+    return firsts + others + means
 
 
 def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
     """All rows, what the methods take of them, and the tables of these."""
     tasks = chosen_tasks(scale.tasks)
     again = [task.name for task in tasks if task.same_as]
+    means, found = found[found["defence"].notna()], found[found["defence"].isna()].drop(columns=MEANS)
     candidates = over_seeds(found)
     taken, variants = chosen(candidates, METHODS.values()), chosen(candidates, VARIANTS.values())
     rivals = [name for name in METHODS if not is_ours(name)]
@@ -93,6 +106,8 @@ def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
             "differences": gaps.round(3),
             "ablation": ablation(taken, variants, again).round(3),
             "hindsight": hindsight(taken, again).round(2),
+            "averaging": averaging(taken, means, again).round(3),
+            "averages": _named(means[["data", "fold", "defence", *MEANS[1:], "accuracy", "balanced_accuracy"]], held),
             "ranks": pd.concat(
                 [one.means.rename("mean rank").rename_axis("defence").reset_index() for one in places.values()]
             ).round(2),
@@ -120,6 +135,18 @@ def finish(found: pd.DataFrame, scale: Scale) -> Outcome:
             },
         },
     )  # fmt: skip
+
+
+def averaging(taken: pd.DataFrame, means: pd.DataFrame, again: Iterable[str] = ()) -> pd.DataFrame:
+    """The average of the best quarter less the one that was taken, of every method, and ours less the baselines."""
+    ours = means.assign(defence=means["defence"] + AVERAGED)
+    both = pd.concat([taken, ours])
+    gains = [differences(both, [name + AVERAGED], [name], again) for name in dict.fromkeys(means["defence"])]
+    best = [GSAT_ALL + AVERAGED, GSAT_ALL + PREPARED + AVERAGED]
+    strongest = best_baseline(taken, [name for name in METHODS if not is_ours(name)], again)
+    rivals = list(dict.fromkeys((*REFERENCES, strongest)))
+    gains.append(differences(both, best, [*rivals, *(name + AVERAGED for name in rivals)], again))
+    return pd.concat([one[one["case"] == ALL_SETS] for one in gains if not one.empty], ignore_index=True)
 
 
 def ablation(taken: pd.DataFrame, variants: pd.DataFrame, again: Iterable[str] = ()) -> pd.DataFrame:
