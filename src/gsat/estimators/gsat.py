@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsat import _checks, _defaults, registry
+from gsat._arrays.budgets import by_class
 from gsat._arrays.standardise import Standardised
 from gsat.costs import GroupCost, Metric, PerBatch
-from gsat.defences import Defence, by_class
+from gsat.defences import Defence
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.samples import Samples

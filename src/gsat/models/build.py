@@ -17,8 +17,25 @@ from gsat.models.networks import AlexNet, ELUNet
 def build(spec: str, in_shape: Sequence[int], n_classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
     """The model that `spec` names, for samples of shape `in_shape`, initialised from `seed`.
 
-    spec: "elu", "alexnet", or "package.module:factory", called as factory(in_shape, n_classes, **options).
     The caller's random state is not touched.
+
+    Parameters
+    ----------
+    spec
+        "elu", "alexnet", or "package.module:factory", called as factory(in_shape, n_classes, **options).
+    in_shape
+        The shape of a sample.
+    n_classes
+        Outputs.
+    seed
+        Of the first weights.
+    **options
+        Of the model: hidden for "elu", width and channels_last for "alexnet".
+
+    Returns
+    -------
+    nn.Module
+        Maps (m, *in_shape) to logits (m, n_classes).
     """
     in_shape = tuple(in_shape)
     factory = _named(spec)
