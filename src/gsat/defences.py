@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults, attacks
+from gsat._arrays.budgets import budget_used, by_class
 from gsat._arrays.norms import norm, rows
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
@@ -24,9 +23,10 @@ from gsat.shortcuts import Path
 from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import Oracle, clamped
 
+__all__ = ["ERM", "FGM", "GSAT", "PGD", "Defence", "Structured", "UniversalAT", "match_norm"]
+
 FARTHEST = 3.0  # ‖δ_i‖ of a sample at the most, in units of the wanted mean (docs/choose.md)
 MOST = 2.0  # of its budget that a group uses at the most
-CLASSES = 4096  # that are told apart
 TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a percent of the gain (docs/paper.md)
 
 
@@ -99,8 +99,17 @@ class GSAT(Defence):
     each class, are set by `gsat.gdadmm`. With a scale no sample moves farther than 3·s, also where the inner problem
     has no maximum, and no group uses more than twice its budget: where a structure is all or nothing, a few groups
     would use that of all.
-    solver="proximal" stands for `Proximal(tol=1e-3, residual=False)`: n_inner, which has the default of training, 5,
-    bounds its gradients, and easy groups take fewer.
+
+    Parameters
+    ----------
+    cost, feature_mask, bounds, metric
+        As in `gsat.maximise`.
+    solver, n_inner
+        As there, but "proximal" stands for `Proximal(tol=1e-3, residual=False)`: easy groups take fewer gradients.
+    loss
+        ℓ, a function (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
+    generator
+        Of the random batches of a `PerBatch` cost; by default one with seed 0.
     """
 
     name = "gsat"
@@ -203,7 +212,13 @@ class Structured(Defence):
 
 
 class PGD(Structured):
-    """Ordinary adversarial training: each sample moves on its own, by projected gradient ascent."""
+    """Ordinary adversarial training: each sample moves on its own, by projected gradient ascent.
+
+    Parameters
+    ----------
+    eps, steps, step_size, **options
+        Of `gsat.attacks.PGD`, with keep="last": all steps have one length, by default 2·eps/steps.
+    """
 
     name = "pgd"
 
@@ -214,7 +229,13 @@ class PGD(Structured):
 
 
 class FGM(Structured):
-    """One gradient per group: the fast gradient method, or with direction="sign" FGSM with an L2-matched norm."""
+    """One gradient per group: the fast gradient method, or with direction="sign" FGSM with an L2-matched norm.
+
+    Parameters
+    ----------
+    eps, **options
+        Of `gsat.attacks.FGM`.
+    """
 
     name = "fgm"
 
@@ -223,7 +244,15 @@ class FGM(Structured):
 
 
 class UniversalAT(Defence):
-    """Universal adversarial training (Shafahi et al.): one shift, carried over, and one gradient of it per group."""
+    """Universal adversarial training (Shafahi et al.): one shift, carried over, and one gradient of it per group.
+
+    Parameters
+    ----------
+    eps, step_size
+        The length of the shift at the most, and of its step at a group; None for eps/5.
+    loss
+        A function (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
+    """
 
     name = "universal-at"
 
@@ -269,21 +298,3 @@ def match_norm(defence: Defence, mean_norm: float) -> Defence:
     else:
         raise ValueError(f"match_norm needs a defence with an eps, got {defence.name}")
     return matched
-
-
-def by_class(norms: Tensor, y: Tensor) -> tuple[list[float], list[float]]:
-    """Σ‖δ_i‖ and the number of samples of each class 0, 1, ...; targets that are no whole numbers are one class."""
-    classes = torch.zeros_like(norms, dtype=torch.long)
-    if y.ndim == 1 and not y.is_floating_point():
-        classes = y.long() % CLASSES  # also labels such as -1 get a place
-    return torch.bincount(classes, norms.double()).tolist(), torch.bincount(classes).double().tolist()
-
-
-def budget_used(sums: Sequence[float], sizes: Sequence[float], targets: Sequence[float]) -> float | None:
-    """The mean over classes of mean‖δ_i‖/t_c: 1 where the budget is met; None where no class has samples or a target.
-
-    sums, sizes: Σ‖δ_i‖ and the number of samples of each class; targets: t_c
-    """
-    known = zip(sums, sizes, targets, strict=False)
-    ratios = [total / size / target for total, size, target in known if size and target]
-    return fmean(ratios) if ratios else None

@@ -53,17 +53,38 @@ def evaluate(
 ) -> pd.DataFrame:
     """The accuracy of a model or classifier on X, y without attack and under each of the attacks.
 
-    A classifier's samples are prepared, batch by batch, and standardised first: the attacks' eps is in the units that
-    its module sees.
-    The samples are dealt into groups of group_size at random, from random_state, the same groups for every attack; with
-    `batch` a group holds samples of one batch, so that the structure is that of a batch. A universal attack has two
-    rows: one shift for each group ("universal"), and one shift for all samples ("universal-all").
-    out: a file of finished rows (JSON lines); what is there already is not run again.
-    strength: "fast", "standard" or "strong", how hard all attacks search (`gsat.attacks.strong`); None: as each says.
-    surrogate: another model or classifier of the same samples, on which "standard" and "strong" also search.
-    One row per attack: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds, search
-    (fast, standard or strong), masked (by how large a share of the first group ten steps of PGD break more with the
-    margin loss than with the cross-entropy; where it is large, a fast attack with the cross-entropy looks weak).
+    A classifier's samples are prepared, batch by batch, and standardised first: the attacks' eps and bounds are in the
+    units that its module sees.
+
+    Parameters
+    ----------
+    model
+        A torch module (m, *features) -> logits (m, classes), or a fitted classifier of gsat.
+    X, y
+        Samples (n, *features), and labels (n,) as the model numbers them, or those of the classifier.
+    attacks
+        One of `gsat.attacks`, several, or several by name.
+    group_size, random_state
+        The samples are dealt into groups of that size at random, the same groups for every attack.
+    batch
+        One id for each sample: a group then holds samples of one batch, so that the structure is that of a batch.
+    progress
+        Whether to show a bar.
+    out
+        A file of finished rows (JSON lines); what is there already is not run again.
+    strength
+        "fast", "standard" or "strong", how hard all attacks search (`gsat.attacks.strong`); None: as each says.
+    surrogate
+        Another model or classifier of the same samples, on which "standard" and "strong" also search.
+
+    Returns
+    -------
+    DataFrame
+        One row per attack, and two for a universal one: one shift for each group ("universal"), and one for all samples
+        ("universal-all"). Columns: attack, strength (columns, rank or eps), eps, accuracy, loss, mean_norm, n, seconds,
+        search (fast, standard or strong), masked (by how large a share of the first group ten steps of PGD break more
+        with the margin loss than with the cross-entropy; where it is large, a fast attack with the cross-entropy looks
+        weak).
     """
     _checks.not_anndata("X", X, "adata.X")
     _checks.count("random_state", random_state)

@@ -21,6 +21,8 @@ from gsat.estimators.matching import Alignment, Fill, align, listed, probabiliti
 if TYPE_CHECKING:
     from anndata import AnnData
 
+__all__ = ["fit", "predict"]
+
 N_GROUPS = 20  # of training cells, on which the adversary is watched for the scores
 
 

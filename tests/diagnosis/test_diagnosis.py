@@ -127,6 +127,7 @@ def test_every_pair_of_batches_is_judged():
     }  # fmt: skip
     assert pairs["classes"].tolist() == [2, 3, 2]
     assert found.structure == "universal"
+    assert "Worth trying: low-rank and universal, in the metric" in str(found)
     assert found.size < pairs["size"].max()  # a mean over pairs, one of which is not moved
 
 
@@ -190,7 +191,7 @@ def test_the_result_reads_draws_and_keeps(tmp_path):
     nothing = gsat.diagnose(*shifted("none", 0.0, 9))
     assert (nothing.size, nothing.worth_trying, nothing.k) == (0.0, (), None)
     assert "nothing beyond chance" in str(nothing)
-    assert "Worth trying: low-rank, in the metric" in text
+    assert "Worth trying: low-rank.\n" in text  # of two batches no metric can be judged
     assert "budget" not in text
     assert "Worth trying" not in str(nothing)
     nothing.plot(tmp_path / "none.png")

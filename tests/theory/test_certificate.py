@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 import gsat
 from gsat import transport
-from gsat.adversary import per_sample_cross_entropy
+from gsat.losses import per_sample_cross_entropy
 from gsat.theory.transforms import Transforms
 from networks import COSTS, net
 from strategies import normal

@@ -29,14 +29,25 @@ NOT_FINITE = "the outputs of the model must be finite on x and around it; look a
 class Attack(ABC):
     """delta = attack(model, x, y): (m, *features), with the structure and ‖δ_i‖₂ ≤ eps.
 
-    eps:       the norm bound, in the units of x (the paper's is 0.05·gsat.mean_norm(X))
-    steps:     gradients of one search; step_size: the length of an ascent's first steps, by default a share of eps
-    restarts:  searches, the best kept, all but the first from random points; random_start: the first from one too
-    loss:      "cross-entropy" (the default), "margin" or "dlr": the strongest perturbation is the one with the most
-               errors, then the largest loss; or a function (outputs, y) -> (m,), which is maximised as it is
-    strength:  "fast", one search with that loss; "standard" and "strong", the worst of several (`gsat.attacks.strong`)
-    feature_mask, bounds: as in gsat.maximise
-    metric:    a gsat.Metric A: structure and bound are those of Z, ‖z_i‖₂ ≤ eps, and δ_i = A·z_i
+    Parameters
+    ----------
+    eps
+        The norm bound, in the units of x (the paper's is 0.05·gsat.mean_norm(X)).
+    steps, step_size
+        Gradients of one search, and the length of an ascent's first steps, by default a share of eps.
+    restarts, random_start, seed
+        Searches, the best kept, all but the first from random points; whether the first is from one too; of the points.
+    loss
+        "cross-entropy" (the default), "margin" or "dlr": the strongest perturbation is the one with the most errors,
+        then the largest loss; or a function (outputs, y) -> (m,), which is maximised as it is.
+    strength
+        "fast", one search with that loss; "standard" and "strong", the worst of several (`gsat.attacks.strong`).
+    feature_mask
+        Boolean (*features), True where samples may move.
+    bounds
+        A pair (lo, hi) in the units of x: the model sees clamp(x + δ, lo, hi).
+    metric
+        A `gsat.Metric` A: structure and bound are those of Z, ‖z_i‖₂ ≤ eps, and δ_i = A·z_i.
     """
 
     name: ClassVar[str]
@@ -78,7 +89,21 @@ class Attack(ABC):
     ) -> Tensor:
         """The perturbation; with `batch`, one structure for each batch. Warns of what makes an attack look weak.
 
-        surrogate: another model, best one without a defence, on which "standard" and "strong" also search
+        Parameters
+        ----------
+        model
+            Maps (m, *features) to logits (m, classes); it is attacked in eval mode and left as it is.
+        x, y
+            Samples (m, *features) and labels (m,).
+        batch
+            One id for each sample, or None.
+        surrogate
+            Another model, best one without a defence, on which "standard" and "strong" also search.
+
+        Returns
+        -------
+        Tensor
+            Δ (m, *features), without a gradient.
         """
         _checks.module("model", model)
         x = _checks.samples("x", x)

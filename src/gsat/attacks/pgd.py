@@ -18,10 +18,16 @@ from gsat.attacks.sets import unit_rows, walk
 class PGD(Attack):
     """Projected gradient ascent with normalised gradients, every sample on its own.
 
-    step_size: None for steps that begin at 2·eps and halve themselves, with momentum (`gsat.attacks.ascent`); or a
-    number, the length of every step
-    keep: "best", each sample's strongest perturbation on the way, or "last", which saves the evaluation of the last
-    one and makes steps of one length, by default 2·eps/steps
+    Parameters
+    ----------
+    eps, steps, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`.
+    step_size
+        None for steps that begin at 2·eps and halve themselves, with momentum (`gsat.attacks.ascent`); or a number, the
+        length of every step.
+    keep
+        "best", each sample's strongest perturbation on the way, or "last", which saves the evaluation of the last one
+        and makes steps of one length, by default 2·eps/steps.
     """
 
     name: ClassVar[str] = "pgd"
@@ -57,7 +63,15 @@ class PGD(Attack):
 
 @dataclass(frozen=True)
 class FGM(Attack):
-    """One gradient: δ_i = eps·g_i/‖g_i‖, or with direction="sign" eps·sign(g_i)/‖sign(g_i)‖ (FGSM with an L2 norm)."""
+    """One gradient: δ_i = eps·g_i/‖g_i‖, or with direction="sign" eps·sign(g_i)/‖sign(g_i)‖ (FGSM with an L2 norm).
+
+    Parameters
+    ----------
+    eps, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`; steps and step_size do not count.
+    direction
+        "gradient" or "sign".
+    """
 
     name: ClassVar[str] = "fgm"
 

@@ -165,7 +165,13 @@ class Structured(Attack):
 
 @dataclass(frozen=True)
 class Universal(Structured):
-    """One shift for all samples of the group."""
+    """One shift for all samples of the group: δ_i = u, ‖u‖₂ ≤ eps.
+
+    Parameters
+    ----------
+    eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`.
+    """
 
     name: ClassVar[str] = "universal"
 
@@ -177,7 +183,17 @@ class Universal(Structured):
 
 @dataclass(frozen=True)
 class GroupSparse(Structured):
-    """At most k features (or blocks of `feature_groups`) move, the same in all samples."""
+    """At most k features (or blocks of `feature_groups`) move, the same in all samples.
+
+    Parameters
+    ----------
+    eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`.
+    k
+        Features, or blocks, at the most.
+    feature_groups
+        The block of each feature (features,); None for blocks of one feature.
+    """
 
     name: ClassVar[str] = "group-sparse"
 
@@ -206,7 +222,15 @@ class GroupSparse(Structured):
 
 @dataclass(frozen=True)
 class LowRank(Structured):
-    """The perturbations span at most `rank` directions."""
+    """The perturbations span at most `rank` directions.
+
+    Parameters
+    ----------
+    eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`.
+    rank
+        Directions at the most.
+    """
 
     name: ClassVar[str] = "low-rank"
 

@@ -134,11 +134,11 @@ class Diagnosis:
             share = "" if math.isnan(row["share"]) else "{} ({} to {})".format(*shares)
             lines.append(f"{name:<14}{self._what(str(name)):<28}{share:<28}{row['size']:.3f}")
         if not none:
+            metric = ", in the metric that is learnt from the batches" if about["n_batches"] > 2 else ""
             lines += [
                 "",
-                f"Worth trying: {' and '.join(self.worth_trying)}, in the metric that is learnt from the batches. How",
-                "strong, or whether at all, only batches that are left out can say: gsat.GSATClassifierCV or",
-                "gsat train --choose.",
+                f"Worth trying: {' and '.join(self.worth_trying)}{metric}.",
+                "How strong, or whether at all, only batches that are left out can say: gsat train --choose.",
             ]
         if len(self.pairs) > 1:
             shown = self.pairs.assign(p_value=[f"{p:.2g}" for p in self.pairs["p_value"]])

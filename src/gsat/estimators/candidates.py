@@ -40,7 +40,7 @@ def preparations(asked: str, batch: NDArray[Any] | None, folds: list[Fold]) -> l
 def usable(gammas: Any, metric: Any, batch: NDArray[Any] | None, folds: list[Fold]) -> list[float]:
     """Those to choose from, 0 the first; 0 alone where the metric is given, or cannot be learnt in every fold."""
     every = list(dict.fromkeys([0.0, *gammas]))
-    if metric == "within":
+    if metric == "within" or len(every) == 1:
         return every
     if metric is None or isinstance(metric, Metric) or batch is None:
         return every[:1]

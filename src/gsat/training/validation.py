@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
+from gsat._arrays.budgets import budget_used, by_class
 from gsat._arrays.chunks import take, take_labels
 from gsat.attacks import Attack
-from gsat.defences import Defence, budget_used, by_class
+from gsat.defences import Defence
 from gsat.losses import SampleLoss
 from gsat.models import layout
 from gsat.models.modes import frozen
