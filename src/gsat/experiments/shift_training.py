@@ -91,7 +91,11 @@ def predicted(one: Candidate, split: Split, setting: Setting, seed: int) -> tupl
         if one.family in LINEAR:
             if metric is not None:  # ‖A·w‖² is the penalty on w of a model of z = A⁻¹·x with the penalty ‖v‖², v = A·w
                 train, test = (metric.solve(torch.from_numpy(side)).numpy() for side in (train, test))
-            model = linear_model(one, len(split.train.classes)).fit(train, split.train.y)
+            model = linear_model(one, len(split.train.classes))
+            try:
+                model.fit(train, split.train.y)
+            except np.linalg.LinAlgError:  # LAPACK's least squares, of LDA with many alike columns
+                model.set_params(solver="eigen").fit(train, split.train.y)
         else:
             model = network(one, setting, metric, split.train.feature_groups, seed)
             model.fit(train, split.train.y, batch=split.batch)
