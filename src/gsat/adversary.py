@@ -12,8 +12,8 @@ from gsat import _checks, _defaults
 from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models.modes import frozen, untouched
-from gsat.shortcuts import Path, choose
-from gsat.solvers import Solution, Solver, climb, named
+from gsat.shortcuts import Path, ascent, choose
+from gsat.solvers import Proximal, Solution, Solver, climb, named
 from gsat.solvers.oracle import Oracle, clamped
 
 
@@ -80,8 +80,12 @@ class Adversary:
             mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
             y = y.clone() if y.is_inference() else y
             cost = bound(self.cost, len(x), batch, self.generator)
-            rotates = cost.rotates and cost.ridge > 0 and self.solver.axis_free and bounds is None
-            path = choose(model, x.detach(), mask, rotates=rotates, metric=fitting(self.metric, x, mask))
+            free = cost.ridge > 0 and bounds is None
+            rotates = free and cost.rotates and self.solver.axis_free
+            columns = cost.columns(len(x)) if free and type(self.solver) is Proximal else None
+            metric = fitting(self.metric, x, mask)
+            path = choose(model, x.detach(), mask, rotates=rotates, columns=columns, metric=metric)
             loss = named_loss(self.loss, lambda: path.outputs(path.x), y)
+            solver = ascent(path, self.solver, lambda outputs: loss(outputs, y), self.n_inner)
             oracle = Oracle(lambda z: loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric)
-            return path, climb(oracle, cost, lam=self.lam, solver=self.solver, warn=warn)
+            return path, climb(oracle, cost, lam=self.lam, solver=solver, warn=warn)

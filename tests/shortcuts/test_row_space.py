@@ -305,7 +305,7 @@ class Shorter:
     "use",
     [
         lambda model, x, y: gsat.Adversary(gsat.LowRank(), lam=1, bounds=(-2, 2))(model, x, y),
-        lambda model, x, y: gsat.Adversary(gsat.GroupSparse(), lam=1)(model, x, y),
+        lambda model, x, y: gsat.Adversary(gsat.GroupSparse(), lam=1, solver="linearised")(model, x, y),
         lambda model, x, y: gsat.Adversary(gsat.PerBatch(gsat.GroupSparse(), n_random=2), lam=1)(model, x, y),
         lambda model, x, y: gsat.Adversary(Shorter(), lam=1)(model, x, y),
         lambda model, x, y: attacks.LowRank(1, rank=2, steps=3, bounds=(-4, 4))(model, x, y),

@@ -59,6 +59,10 @@ class Penalised(ABC):
         """Whether c is finite only where all rows of Δ are equal."""
         return False
 
+    def columns(self, m: int) -> Penalised | None:
+        """The cost of m rows as one of the row (1, d) of their column norms; None where c sees more than these."""
+        return None
+
     @abstractmethod
     def _structure(self, delta: Tensor) -> Tensor: ...
 

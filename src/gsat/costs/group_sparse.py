@@ -46,6 +46,10 @@ class GroupSparse(Weighted):
         """A sum of norms is convex, a count is not."""
         return self.k is None or self.alpha == 0
 
+    def columns(self, m: int) -> GroupSparse:
+        """Itself: g and the square see the norms of the columns alone."""
+        return self
+
     def norms(self, delta: Tensor) -> Tensor:
         """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
         _checks.group("delta", delta)

@@ -22,6 +22,7 @@ class Scaled(Wrapping):
 
     cost: Penalised
     s: float
+    m: int | None = None  # the rows of the group, where Δ is the row of its column norms
 
     @property
     def ridge(self) -> float:
@@ -33,11 +34,18 @@ class Scaled(Wrapping):
         """As the cost has."""
         return self.cost.equal_rows
 
+    def columns(self, m: int) -> Scaled | None:
+        """That of the cost, in units of s and of a group of m rows."""
+        inner = self.cost.columns(m)
+        return None if inner is None else Scaled(inner, self.s, m)
+
     def _structure(self, delta: Tensor) -> Tensor:
-        return math.sqrt(len(delta)) * self.cost.structure(delta / self.s)
+        return math.sqrt(self.m or len(delta)) * self.cost.structure(delta / self.s)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        return self.cost.shrink(v, tau * math.sqrt(len(v)) / self.s)  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
+        return self.cost.shrink(
+            v, tau * math.sqrt(self.m or len(v)) / self.s
+        )  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
 
 
 @dataclass(frozen=True)

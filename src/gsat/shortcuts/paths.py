@@ -1,16 +1,19 @@
-"""Which path a problem takes: the samples as they are, or the row space of the model's first layer."""
+"""Which path a problem takes: the samples as they are, the row space of the model's first layer, or both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from gsat.costs import Metric
+from gsat.costs import Metric, Penalised
 from gsat.models import layout
 from gsat.models.first_layer import first_layer
+from gsat.shortcuts.columns import ColumnAscent
 from gsat.shortcuts.row_space import RowSpace
+from gsat.solvers import Proximal, Solver
+from gsat.solvers.oracle import Loss, Oracle
 
 
 class Path(Protocol):
@@ -77,14 +80,45 @@ class Plain:
         return x + self.perturbation(delta)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Columns(Plain):
+    """The samples as they are, with the row space in which `ColumnAscent` climbs, and the cost of column norms."""
+
+    space: RowSpace
+    cost: Penalised
+
+
 def choose(
-    model: nn.Module, x: Tensor, mask: Tensor | None = None, *, rotates: bool, metric: Metric | None = None
+    model: nn.Module,
+    x: Tensor,
+    mask: Tensor | None = None,
+    *,
+    rotates: bool,
+    columns: Penalised | None = None,
+    metric: Metric | None = None,
 ) -> Path:
-    """The path of a problem on the group x (m, *features): `RowSpace` where that is exact and smaller, else `Plain`.
+    """The path of a problem on the group x (m, *features): `RowSpace` or `Columns` where exact and smaller, or `Plain`.
 
     model: in eval mode; mask: boolean (*features), False where nothing may move; rotates: whether neither the problem
-    nor the search depends on the axes of feature space (the cost rotates, the solver is axis-free, no bounds); metric:
-    fitting x and the mask
+    nor the search depends on the axes of feature space (the cost rotates, the solver is axis-free, no bounds);
+    columns: the cost of column norms, where it sees nothing else and `ColumnAscent` may take the solver's place;
+    metric: fitting x and the mask
     """
-    layer = first_layer(model, x) if rotates else None
-    return Plain(model, x, mask, metric) if layer is None else RowSpace.of(layer, x, mask, metric)
+    layer = first_layer(model, x) if rotates or columns is not None else None
+    if layer is None:
+        return Plain(model, x, mask, metric)
+    space = RowSpace.of(layer, x, mask, metric)
+    return space if columns is None else Columns(model=model, x=x, mask=mask, metric=metric, space=space, cost=columns)
+
+
+def ascent(path: Path, solver: Solver[Any], loss: Loss, n_inner: int) -> Solver[Any]:
+    """The solver that climbs on the path: the given one, or in place of `Proximal` `ColumnAscent` with its settings.
+
+    loss: outputs (m, ...) of the model -> (m,); n_inner: as in `Oracle`
+    """
+    if not (isinstance(path, Columns) and isinstance(solver, Proximal)):
+        return solver
+    space = path.space
+    seen = Oracle(lambda z: loss(space.outputs(z)), space.x, n_inner=n_inner, group=path.x)
+    settings = {one.name: getattr(solver, one.name) for one in fields(solver)}
+    return ColumnAscent(**settings, space=space, seen=seen, columns=path.cost)

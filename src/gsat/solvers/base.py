@@ -43,19 +43,24 @@ class Solution:
 
 @dataclass(frozen=True)
 class Point:
-    """A perturbation, the losses (m,) and the gradient there, their sum `loss`, and `objective` = S(Δ)."""
+    """A perturbation, the losses (m,) and the gradient there, their sum `loss`, and `objective` = S(Δ).
+
+    `image` is what the loss sees of the perturbation, in the coordinates of the gradient: Δ itself, save in
+    `ColumnAscent`.
+    """
 
     delta: Tensor
+    image: Tensor
     losses: Tensor
     gradient: Tensor
     loss: float
     objective: float
 
     @classmethod
-    def at(cls, delta: Tensor, losses: Tensor, gradient: Tensor, penalty: float) -> Point:
+    def at(cls, delta: Tensor, losses: Tensor, gradient: Tensor, penalty: float, image: Tensor | None = None) -> Point:
         """What was evaluated at Δ; the penalty is λ·c(Δ)."""
         loss = float(total(losses))
-        return cls(delta, losses, gradient, loss, loss - penalty)
+        return cls(delta, delta if image is None else image, losses, gradient, loss, loss - penalty)
 
     @property
     def is_finite(self) -> bool:

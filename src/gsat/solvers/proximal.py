@@ -71,20 +71,14 @@ class Proximal:
 
     def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> ProximalState:
         """Where the relaxed start leads, or Δ = 0; without a quadratic term the first step has the size of the data."""
-        zero = start(oracle)
+        zero = self._zero(oracle)
         slope = float(norm(zero.gradient))
         eta = (oracle.size or 1.0) / (slope or 1.0)
         if cost.ridge > 0:
             eta = min(REACH / (lam * cost.ridge), oracle.reach / (slope or 1.0))
         state = ProximalState(zero, None, eta, LONGEST * eta)
-        found = None
-        if cost.ridge > 0 and slope > 0:
-            found = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
-        if found is None:
-            return state
-        trial, value = found
-        here = Point.at(trial, *oracle(trial), penalty=lam * value)
-        if not (here.is_finite and math.isfinite(here.objective)):
+        here = self._relaxed(oracle, cost, zero, lam) if cost.ridge > 0 and slope > 0 else None
+        if here is None or not (here.is_finite and math.isfinite(here.objective)):
             return state
         gain = max(0.0, here.objective - zero.objective)
         return replace(state, here=here, zero=None if gain > 0 else zero, gain=gain, n_steps=1)
@@ -95,26 +89,24 @@ class Proximal:
         below = state.zero is not None and here.objective < floor
         if below and oracle.n_gradients >= PATIENCE * oracle.n_inner:
             return _again(state)
-        trial = _propose(cost, state, lam)
-        move = _move(here, trial)
-        if move.length <= torch.finfo(trial.dtype).eps * move.size < math.inf:  # nothing moves any more
+        trial = self._propose(cost, state, lam)
+        length = math.sqrt(trial.square)
+        if length <= torch.finfo(here.image.dtype).eps * trial.size < math.inf:  # nothing moves any more
             return _again(state) if below else replace(state, done=True)
-        if move.size > oracle.reach:
-            if oracle.is_near(here.delta):
+        if trial.size > oracle.reach:
+            if oracle.is_near(here.image):
                 return replace(state, eta=eta / 10)
             return _again(state) if below else replace(state, done=True)
-        losses, gradient = oracle(trial)
-        turn = _turn(here, trial, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
-        penalty = lam * cost.value_at_prox(trial, eta * lam, gap=eta * move.ahead - move.across, square=move.size**2)
-        there = Point.at(trial, losses, gradient, penalty)
+        losses, gradient = self._evaluate(oracle, trial.image)
+        turn = _turn(here, trial.image, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
+        there = Point.at(trial.delta, losses, gradient, trial.penalty, trial.image)
         if not (math.isfinite(there.loss) and math.isfinite(turn)):
-            raise_if_stuck(move.length, oracle)
+            raise_if_stuck(length, oracle)
             return replace(state, eta=eta / 10)
-        square = move.length**2
-        slack = 16 * torch.finfo(losses.dtype).eps * (abs(there.loss) + abs(penalty))
-        enough = here.objective + self.sufficient * square / (2 * eta) - slack
+        slack = 16 * torch.finfo(losses.dtype).eps * (abs(there.loss) + abs(trial.penalty))
+        enough = here.objective + self.sufficient * trial.square / (2 * eta) - slack
         if there.objective < (max(enough, floor) if state.gain > 0 else enough):
-            curvature = 2 * (here.loss + move.rise - there.loss) / square
+            curvature = 2 * (here.loss + trial.rise - there.loss) / trial.square
             shorter = min(1 / curvature, eta / 2) if curvature > 0 else eta / 2
             return replace(state, eta=max(shorter, eta / 1000))
         longer = min(GROWTH * eta, state.longest)
@@ -123,7 +115,7 @@ class Proximal:
             state,
             here=there,
             zero=None if gain > 0 else state.zero,
-            eta=min(square / turn, longer) if turn > 0 else longer,
+            eta=min(trial.square / turn, longer) if turn > 0 else longer,
             gain=gain,
             n_steps=state.n_steps + 1,
             done=self.tol > 0 and state.gain > 0 and there.objective - here.objective < self.tol * state.gain,
@@ -133,20 +125,54 @@ class Proximal:
         """The iterate, and the length of the next step; before the first step, where that would lead."""
         here, moved = state.here, state.n_steps > 0 or state.done
         if moved and not self.residual and not cost.unbounded:
-            return Ending([(here.delta, here.losses)], math.nan, math.nan)
-        trial = _propose(cost, state, lam)
-        residual = float(norm(trial - here.delta))
-        return Ending([(here.delta, here.losses) if moved else (trial, None)], residual, residual)
+            return Ending([(self._features(cost, here.delta), here.losses)], math.nan, math.nan)
+        delta, trial = (self._features(cost, v) for v in (here.delta, self._propose(cost, state, lam).delta))
+        residual = float(norm(trial - delta))
+        return Ending([(delta, here.losses) if moved else (trial, None)], residual, residual)
+
+    def _zero(self, oracle: Oracle) -> Point:
+        """The point Δ = 0."""
+        return start(oracle)
+
+    def _relaxed(self, oracle: Oracle, cost: Penalised, zero: Point, lam: float) -> Point | None:
+        """The point where the relaxed start leads, if there is one."""
+        found = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
+        if found is None:
+            return None
+        trial, value = found
+        return Point.at(trial, *oracle(trial), penalty=lam * value)
+
+    def _propose(self, cost: Penalised, state: ProximalState, lam: float) -> Trial:
+        """U = prox(Δ + η∇ℓ(Δ), ηλ); c(U) follows from inner products of U, Δ and ∇ℓ(Δ)."""
+        here, eta = state.here, state.eta
+        u = cost.prox(torch.add(here.delta, here.gradient, alpha=eta), eta * lam)
+        sums = torch.zeros(5, dtype=torch.float64, device=u.device)
+        for part, delta, slope in _parts(u, here.delta, here.gradient):  # no array is made for the products
+            step = part - delta
+            pairs = (step, step), (part, part), (slope, step), (slope, part), (step, part)
+            sums += torch.stack([torch.dot(a, b) for a, b in pairs])
+        square, length, rise, ahead, across = sums.tolist()
+        value = cost.value_at_prox(u, eta * lam, gap=eta * ahead - across, square=length)
+        return Trial(u, u, square, math.sqrt(length), rise, lam * value)
+
+    def _evaluate(self, oracle: Oracle, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and gradient there."""
+        return oracle(image)
+
+    def _features(self, cost: Penalised, delta: Tensor) -> Tensor:
+        """The perturbation (m, *features) of an iterate."""
+        return delta
 
 
-class _Move(NamedTuple):
-    """A step from Δ to U: ‖U − Δ‖, ‖U‖, and ⟨∇ℓ, U − Δ⟩, ⟨∇ℓ, U⟩, ⟨U − Δ, U⟩ with ∇ℓ the gradient at Δ."""
+class Trial(NamedTuple):
+    """A step from Δ to U that is not evaluated yet; `image` is what the loss sees of U, as in `Point`."""
 
-    length: float
-    size: float
-    rise: float
-    ahead: float
-    across: float
+    delta: Tensor  # U
+    image: Tensor
+    square: float  # ‖U − Δ‖²
+    size: float  # ‖U‖
+    rise: float  # ⟨∇ℓ(Δ), U − Δ⟩
+    penalty: float  # λ·c(U)
 
 
 def _again(state: ProximalState) -> ProximalState:
@@ -154,25 +180,9 @@ def _again(state: ProximalState) -> ProximalState:
     return replace(state, here=state.zero or state.here, zero=None, eta=state.longest / LONGEST, n_steps=0)
 
 
-def _propose(cost: Penalised, state: ProximalState, lam: float) -> Tensor:
-    """U = prox(Δ + η∇ℓ(Δ), ηλ)."""
-    return cost.prox(torch.add(state.here.delta, state.here.gradient, alpha=state.eta), state.eta * lam)
-
-
-def _move(here: Point, trial: Tensor) -> _Move:
-    """The inner products of the step from here to the trial, a few rows at a time: no array is made for them."""
-    sums = torch.zeros(5, dtype=torch.float64, device=trial.device)
-    for u, delta, slope in _parts(trial, here.delta, here.gradient):
-        step = u - delta
-        pairs = (step, step), (u, u), (slope, step), (slope, u), (step, u)
-        sums += torch.stack([torch.dot(a, b) for a, b in pairs])
-    square, size, *others = sums.tolist()
-    return _Move(math.sqrt(square), math.sqrt(size), *others)
-
-
-def _turn(here: Point, trial: Tensor, gradient: Tensor) -> float:
+def _turn(here: Point, image: Tensor, gradient: Tensor) -> float:
     """⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩: how much the loss bends down along the step."""
-    parts = _parts(trial, here.delta, here.gradient, gradient)
+    parts = _parts(image, here.image, here.gradient, gradient)
     return sum(float(torch.dot(slope - new, u - delta)) for u, delta, slope, new in parts)
 
 

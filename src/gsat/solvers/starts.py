@@ -40,9 +40,9 @@ def relaxed(
         return None
     try:
         if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
-            winner = oracle.within_reach(tournament(oracle, cost, _free(cost, gradient, lam), lam))
+            winner = oracle.within_reach(tournament(oracle, cost, free(cost, gradient, lam), lam))
             return winner, float(cost.value(winner))
-        return blended(oracle, cost, _free(cost, gradient, lam), lam, n)
+        return blended(oracle, cost, free(cost, gradient, lam), lam, n)
     except _NotFiniteError:
         return None
 
@@ -88,7 +88,7 @@ def tournament(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float) -> Te
     return _winner(oracle, cost, trial[:finalists], lam)
 
 
-def _free(cost: Penalised, gradient: Tensor, lam: float) -> Tensor:
+def free(cost: Penalised, gradient: Tensor, lam: float) -> Tensor:
     """The linearised maximum without a structure, G/(2λ·ridge), every row as long as the longest."""
     lengths = norm(rows(gradient), dim=1, keepdim=True).to(gradient.dtype)
     longest = lengths.amax()
