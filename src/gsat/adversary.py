@@ -13,7 +13,7 @@ from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models.modes import frozen, untouched
 from gsat.shortcuts import Path, ascent, choose
-from gsat.solvers import Proximal, Solution, Solver, climb, named
+from gsat.solvers import Solution, Solver, climb, named
 from gsat.solvers.oracle import Oracle, clamped
 
 
@@ -82,7 +82,7 @@ class Adversary:
             cost = bound(self.cost, len(x), batch, self.generator)
             free = cost.ridge > 0 and bounds is None
             rotates = free and cost.rotates and self.solver.axis_free
-            columns = cost.columns(len(x)) if free and type(self.solver) is Proximal else None
+            columns = cost.columns(len(x)) if free and self.solver.by_columns else None
             metric = fitting(self.metric, x, mask)
             path = choose(model, x.detach(), mask, rotates=rotates, columns=columns, metric=metric)
             loss = named_loss(self.loss, lambda: path.outputs(path.x), y)

@@ -43,9 +43,8 @@ class Scaled(Wrapping):
         return math.sqrt(self.m or len(delta)) * self.cost.structure(delta / self.s)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        return self.cost.shrink(
-            v, tau * math.sqrt(self.m or len(v)) / self.s
-        )  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
+        weight = math.sqrt(self.m or len(v)) / self.s  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
+        return self.cost.shrink(v, tau * weight)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,12 @@ from torch import Tensor
 from gsat._arrays.norms import finite, norm
 from gsat.costs import Penalised
 from gsat.shortcuts.row_space import RowSpace
-from gsat.solvers.base import Point, start
+from gsat.solvers.base import Point, raise_if_stuck, start
 from gsat.solvers.oracle import Oracle
 from gsat.solvers.proximal import Proximal, ProximalState, Trial
 from gsat.solvers.starts import free
 
+SHORT = 100  # times the precision and ‖x‖_F: so short is the shortest step
 JITTER = 1e-15  # times h and the trace of CᵀC, on its diagonal: C may have fewer than h directions
 
 
@@ -96,9 +97,15 @@ class ColumnAscent(Proximal):
         return Trial(c, placed.image, max(square, 0.0), placed.size, rise, lam * placed.value)
 
     def _evaluate(self, oracle: Oracle, image: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.seen(image)
+        losses, gradient = self.seen(image)
         oracle.n_gradients = self.seen.n_gradients
-        return found
+        if finite(image) and not finite(
+            losses, gradient
+        ):  # steps of C that are shorter may move nothing: look next to Δ = 0 itself
+            shortest = SHORT * torch.finfo(image.dtype).eps * oracle.size
+            if not finite(self.seen.losses(image * (shortest / float(norm(image))))):
+                raise_if_stuck(0.0, oracle)
+        return losses, gradient
 
     def _features(self, cost: Penalised, delta: Tensor) -> Tensor:
         """Δ(C), (m, *features)."""

@@ -48,6 +48,7 @@ class ADMM:
     """
 
     axis_free: ClassVar[bool] = True
+    by_columns: ClassVar[bool] = False
 
     rho: float = 1.0
     eta1: float | Literal["auto"] = "auto"

@@ -94,11 +94,14 @@ S = TypeVar("S", bound=State)
 class Solver(Protocol[S]):
     """Frozen hyper-parameters, an explicit state, and steps that evaluate one gradient each.
 
-    `axis_free` says that a rotation of the features rotates every iterate with it, so that the row space is enough.
+    `axis_free` says that a rotation of the features rotates every iterate with it, so that the row space is enough;
+    `by_columns` that `shortcuts.columns` may take these steps where a cost sees the norms of columns alone.
     """
 
     @property
     def axis_free(self) -> bool: ...
+    @property
+    def by_columns(self) -> bool: ...
 
     def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> S:
         """The state after the first gradient, at Δ = 0, or after the first few of them."""

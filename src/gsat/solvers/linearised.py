@@ -34,6 +34,7 @@ class Linearised:
     """
 
     axis_free: ClassVar[bool] = True
+    by_columns: ClassVar[bool] = False
 
     def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> LinearisedState:
         """Linearise at Δ = 0."""

@@ -58,6 +58,7 @@ class Proximal:
     """
 
     axis_free: ClassVar[bool] = True
+    by_columns: ClassVar[bool] = True
 
     relax: int = 4
     sufficient: float = 1e-3
