@@ -99,9 +99,8 @@ class ColumnAscent(Proximal):
     def _evaluate(self, oracle: Oracle, image: Tensor) -> tuple[Tensor, Tensor]:
         losses, gradient = self.seen(image)
         oracle.n_gradients = self.seen.n_gradients
-        if finite(image) and not finite(
-            losses, gradient
-        ):  # steps of C that are shorter may move nothing: look next to Δ = 0 itself
+        if finite(image) and not finite(losses, gradient):
+            # a step of C that is shorter may move nothing: look next to Δ = 0 itself
             shortest = SHORT * torch.finfo(image.dtype).eps * oracle.size
             if not finite(self.seen.losses(image * (shortest / float(norm(image))))):
                 raise_if_stuck(0.0, oracle)
