@@ -237,6 +237,7 @@ PARAMS: dict[str, Rule] = {
     "gamma": _real(least=0),
     "eps": _real(least=0),
     "C": _real(above=0),
+    "shrinkage": _real(above=0, most=1),
     "step": _real(least=0),
     "strength": _real(least=0),
 }

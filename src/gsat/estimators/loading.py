@@ -24,6 +24,7 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.module import build_module
 from gsat.estimators.regressor import GSATRegressor
@@ -42,6 +43,7 @@ KINDS: tuple[type[TorchEstimator], ...] = (
     UniversalATClassifier,
     StructuredATClassifier,
     LinearClassifier,
+    LDAClassifier,
     GroupDROClassifier,
     CORALClassifier,
     RandomDrawsClassifier,
