@@ -137,7 +137,8 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
+    x, seed = samples(table), plan.seed
+    classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume)
     return Trained(classifier, plan)
 
 

@@ -23,10 +23,10 @@ class LDAClassifier(SolvedClassifier):
     """Linear discriminant analysis with shrinkage: logits μ_k'·Σ⁻¹·x − ½·μ_k'·Σ⁻¹·μ_k + log π_k.
 
     With s_i the weight of a sample and of its class, μ_k and π_k are the mean and the share of class k, S = Σ_i
-    s_i·(x_i − μ)(x_i − μ)' / Σ s_i with the mean μ of the class of x_i, and Σ = (1 − shrinkage)·S + shrinkage·tr(S)/d·I.
-    It is scikit-learn's LinearDiscriminantAnalysis(solver="lsqr", shrinkage=...) on the standardised samples, with
-    equal priors where class_weight="balanced". Where there are fewer samples than features Σ is never formed: the
-    square matrix is that of the samples.
+    s_i·(x_i − μ)(x_i − μ)' / Σ s_i with the mean μ of the class of x_i, and Σ = (1 − shrinkage)·S + c·I with
+    c = shrinkage·tr(S)/d. It is scikit-learn's LinearDiscriminantAnalysis(solver="lsqr", shrinkage=...) on the
+    standardised samples, with equal priors where class_weight="balanced". Where there are fewer samples than features
+    Σ is never formed: the square matrix is that of the samples.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class Method:
 
     families, metrics: those of its candidates
     strengths:         of a family, the only ones that it may take; all where there are none
-    prepared:          whether it chooses the preparation too: the families of `free` from all, others take that of the base
+    prepared:          whether it chooses the preparation too: families of `free` from all, others that of the base
     free:              families that were trained with every preparation, whatever the base
     otherwise:         the families where there are no such candidates, since all training rows are of one batch
     """
