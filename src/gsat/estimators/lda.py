@@ -15,6 +15,7 @@ from gsat._arrays.chunks import pieces
 from gsat.estimators.linear import KEPT, Minimum, SolvedClassifier
 
 LEAST = 1e-30  # of a share, in a logarithm
+WIDE = 128  # times as many rows at a time where each block of rows meets each other one: 256 MB
 LARGEST_SIDE = 10_000  # the smaller of samples and features, whose square matrix (0.8 GB) is factorised
 
 
@@ -71,7 +72,7 @@ def discriminants(rows: Any, targets: Tensor, weights: Tensor, shrinkage: float,
         Weights and biases, and the mean cross-entropy of the samples.
     """
     n, d = rows.shape
-    parts = list(pieces(n, d, times=4))
+    parts = list(pieces(n, d, times=4 if d <= n else WIDE))
     kept = {part.start: torch.from_numpy(rows[part]).double() for part in parts} if n * d <= KEPT else {}
     share = weights / weights.sum()
     prior = torch.zeros(k, dtype=torch.float64).index_add(0, targets, share)

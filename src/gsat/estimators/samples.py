@@ -146,7 +146,7 @@ def hold_out(
     return train, held
 
 
-def _whole_groups(group: NDArray[Any], codes: NDArray[np.int64], wanted: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _whole_groups(group: NDArray[Any], codes: NDArray[np.int64], wanted: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows are held out, (n,): groups are taken in the order of their first rows, where that brings the rows of
     each class nearer to the wanted numbers, by the sum of the differences.
     """
