@@ -44,7 +44,8 @@ class ByProbability(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         array
             Labels (n,).
         """
-        return np.asarray(self.classes_[self.predict_proba(X, batch).argmax(1)])
+        best = self.predict_proba(X, batch).argmax(1)
+        return np.asarray(self.classes_[best])
 
     def decision_function(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The logarithms of the probabilities.
