@@ -88,6 +88,12 @@ def evaluate(
     """
     _checks.not_anndata("X", X, "adata.X")
     _checks.count("random_state", random_state)
+    if hasattr(model, "estimators_") or hasattr(getattr(model, "estimator_", None), "estimators_"):
+        raise TypeError(
+            f"model must be one model, got a {type(model).__name__} that averages several, whose members see the "
+            "samples each in its own way; evaluate best_estimator_ of a GSATClassifierCV, a member of estimators_, or "
+            'take combine="best"'
+        )
     model = getattr(model, "best_estimator_", model)  # what GSATClassifierCV chose
     module, labels = _module_and_labels(model, y)
     if not isinstance(model, nn.Module):

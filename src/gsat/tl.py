@@ -16,7 +16,7 @@ from sklearn.base import clone
 from gsat.defences import ERM
 from gsat.estimators import GSATClassifier
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
+from gsat.estimators.matching import Alignment, Fill, align, listed, members_of, probabilities
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,7 +35,7 @@ def fit(
     classifier: TorchClassifier | None = None,
     key_added: str = "gsat",
     **params: Any,
-) -> TorchClassifier:
+) -> Any:
     """Train on the cells that have a label, predict all of them, and write into `adata`.
 
     With key_added="gsat" it writes
@@ -64,8 +64,8 @@ def fit(
 
     Returns
     -------
-    TorchClassifier
-        The fitted classifier.
+    classifier
+        The fitted classifier; of a `GSATClassifierCV` what predicts, one classifier or their average.
     """
     if classifier is not None and params:
         raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
@@ -86,11 +86,13 @@ def fit(
     made: Any = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
     made.fit(trained_on, y, batch=batch)
-    fitted: TorchClassifier = getattr(made, "best_estimator_", made)  # what GSATClassifierCV chose
+    fitted: Any = getattr(made, "estimator_", made)  # what GSATClassifierCV chose
+    average = hasattr(fitted, "estimators_")
     _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
-    if not isinstance(fitted._defence(fitted.mean_norm_, fitted._loss, 0), ERM):
+    if not average and not isinstance(fitted._defence(fitted.mean_norm_, fitted._loss, 0), ERM):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
-    fitted.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
+    for one in {fitted, *members_of(fitted)}:
+        one.feature_names_in_ = np.asarray(adata.var_names, dtype=object)
     adata.uns[key_added] = {
         "labels_key": labels_key,
         **({} if batch_key is None else {"batch_key": batch_key}),
@@ -98,8 +100,8 @@ def fit(
         "classes": _plain(fitted.classes_),
         "classifier": type(fitted).__name__,
         "params": {k: v for k, v in fitted.get_params(deep=False).items() if isinstance(v, str | int | float)},
-        **({} if fitted.lam_ is None else {"lam": fitted.lam_}),
-        "mean_norm": fitted.mean_norm_,
+        **({} if average or fitted.lam_ is None else {"lam": fitted.lam_}),
+        **({} if average else {"mean_norm": fitted.mean_norm_}),
         "n_trained": len(known),
     }
     return fitted

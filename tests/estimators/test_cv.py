@@ -29,7 +29,7 @@ def shifted(n=240, n_batches=4, size=0.0, seed=0):
 def small(**options):
     template = gsat.GSATClassifier(n_outer=15, group_size=32, eta0=1e-2, n_inner=2)
     given = {"structures": ("low-rank",), "budgets": (0.1,), "gammas": (0.0, 10.0), "hidden": (0, 5), "n_folds": 2}
-    given["cs"] = (0.01, 1.0)
+    given |= {"cs": (0.01, 1.0), "shrinkages": (0.1, 0.6), "combine": "best"}
     return gsat.GSATClassifierCV(**({"estimator": template, "random_state": 0} | given | options))
 
 
@@ -48,10 +48,13 @@ def test_all_candidates_are_tried_and_the_best_is_trained_again(fitted):
     assert len(erm) == 6  # three preparations, two widths
     linear = [one for one in results["params"] if one["defence"] == "linear"]
     assert len(linear) == 12  # three preparations, two gammas, two C
-    assert len(results["params"]) == 20
+    discriminant = [one for one in results["params"] if one["defence"] == "lda"]
+    assert len(discriminant) == 6  # three preparations, two shrinkages
+    assert {one["shrinkage"] for one in discriminant} == {0.1, 0.6}
+    assert len(results["params"]) == 26
     assert {one["gamma"] for one in results["params"] if one["defence"] == "low-rank"} == {0.0, 10.0}
-    assert results["param_budget"].mask.sum() == 18  # masked where there is none
-    best = max(range(20), key=lambda i: results["mean_test_score"][i])
+    assert results["param_budget"].mask.sum() == 24  # masked where there is none
+    best = max(range(26), key=lambda i: results["mean_test_score"][i])
     assert results["mean_test_score"][best] == pytest.approx(model.best_score_)
     assert results["rank_test_score"][model.best_index_] == 1
     assert model.best_params_ == results["params"][model.best_index_] == chosen(model.best_estimator_)
@@ -150,6 +153,8 @@ def test_of_equal_accuracy_the_least_loss_wins():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"combine": "vote"}, "combine must be one of best, average, got 'vote'"),
+        ({"shrinkages": (0.0,)}, "shrinkage must be > 0 and <= 1, got 0"),
         ({"prepare": "twice"}, "prepare must be one of none, centre, zscore, choose"),
         ({"cv": "people"}, "cv must be one of batches, got 'people'"),
         ({"n_folds": 0}, "n_folds must be >= 1"),
@@ -181,6 +186,8 @@ TINY = gsat.GSATClassifierCV(
     structures=("low-rank",),
     budgets=(0.05,),
     gammas=(0.0,),
+    cs=(0.1,),
+    shrinkages=(0.3,),
     hidden=(5,),
     prepare="none",
     cv=2,
@@ -257,7 +264,7 @@ def test_a_module_of_ones_own_has_no_linear_rivals():
     X, y, batch = shifted()
     template = gsat.GSATClassifier(n_outer=5, group_size=32, module="elu", module_options={"hidden": 4})
     candidates, _ = quiet_search(small(estimator=template, hidden=(4,)), X, y, batch)
-    assert not any(isinstance(one, gsat.LinearClassifier) for one in candidates)
+    assert not any(isinstance(one, gsat.LinearClassifier | gsat.LDAClassifier) for one in candidates)
 
 
 def test_the_seed_of_the_estimator_holds():
@@ -303,6 +310,7 @@ def test_without_a_model_for_single_samples_there_is_none():
         ({"structures": "low-rank"}, "structures must be a list of values, got 'low-rank'"),
         ({"hidden": ()}, "hidden must have at least one value, got none"),
         ({"cs": None}, "cs must be a list of values, got None"),
+        ({"shrinkages": 0.1}, "shrinkages must be a list of values, got 0.1"),
     ],
 )
 def test_lists_are_lists(options, message):

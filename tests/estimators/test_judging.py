@@ -225,3 +225,63 @@ def test_a_stopped_run_with_early_stopping_ends_with_the_same_bits(tmp_path):
         gsat.GSATClassifier(**{**options, "validation_fraction": 0.2}).fit_run(
             X, Y, seed=3, out=tmp_path / "run", resume=True
         )
+
+
+def people(n, seed=0):
+    """Samples of people of 1 to 6 rows each, a person's in one class; as text."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(n), rng.integers(1, 7, n))
+    return person % 3, np.array([f"person {i}" for i in person])
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.8])
+def test_rows_that_belong_together_are_held_out_together(fraction):
+    y, group = people(150)
+    mixed = np.random.default_rng(1).permutation(len(y))
+    y, group = y[mixed], group[mixed]
+    samples = Samples(np.zeros((len(y), 2)), y, None, None, group)
+    train, held = hold_out(samples, fraction=fraction, by_class=True, seed=3)
+    assert sorted([*train, *held]) == list(range(len(y)))
+    assert not set(group[train]) & set(group[held])
+    for label in range(3):
+        assert (y[held] == label).sum() == pytest.approx(fraction * (y == label).sum(), abs=6)
+    alone = Samples(np.zeros((len(y), 2)), y, None, None, np.arange(len(y)))
+    apart = hold_out(alone, fraction=fraction, by_class=True, seed=3)[1]
+    assert len(apart) == pytest.approx(fraction * len(y), abs=3)
+    assert set(group[apart]) & set(group[np.setdiff1d(np.arange(len(y)), apart)])
+
+
+def test_groups_that_cannot_be_held_out_are_told():
+    samples = Samples(X, Y, None, None, np.zeros(len(X)))
+    with pytest.raises(ValueError, match=r"got 0\.1 of 400 in 1 groups; take more, or smaller groups"):
+        hold_out(samples, fraction=0.1, by_class=True, seed=0)
+    with pytest.raises(ValueError, match=r"groups must have one id per sample \(400\), got 3"):
+        gsat.GSATClassifier(**OPTIONS).fit(X, Y, groups=[1, 2, 3])
+    with pytest.raises(ValueError, match=r"groups must have an id for every sample, got NaN for some"):
+        gsat.GSATClassifier(**OPTIONS).fit(X, Y, groups=[np.nan, *range(399)])
+
+
+@pytest.mark.parametrize("kind", ["early_stopping", "calibrate"])
+def test_fit_holds_whole_groups_out(kind, monkeypatch):
+    group = np.arange(400) // 5
+    seen = []
+
+    def kept(self, samples, seed):
+        found = split(self, samples, seed)
+        seen.append(found)
+        return found
+
+    split = gsat.GSATClassifier._split
+    monkeypatch.setattr(gsat.GSATClassifier, "_split", kept)
+    gsat.GSATClassifier(n_outer=60, **{kind: True}, **OPTIONS).fit(X, Y, groups=group)
+    ((train, held),) = seen
+    assert len(held)
+    assert not set(group[train]) & set(group[held])
+
+
+def test_the_regressor_holds_whole_groups_out():
+    group = np.repeat(np.arange(4), 100)
+    options = {"n_outer": 30, "early_stopping": True, "validation_fraction": 0.25, "random_state": 0}
+    apart, whole = (gsat.GSATRegressor(**options).fit(X, X[:, 0], groups=ids) for ids in (None, group))
+    assert apart.n_samples_ == whole.n_samples_ == 300
+    assert [step.loss for step in apart.history_] != [step.loss for step in whole.history_]

@@ -72,6 +72,12 @@ def attack(
     if trust_module:
         import_from_here()
     classifier = load(run, trust_module=trust_module)
+    if hasattr(classifier, "estimators_"):
+        fail(
+            f"{run} must hold one model to attack, got an average of {len(classifier.estimators_)}, whose members see "
+            "the samples each in its own way; gsat train --choose --combine best makes a run that can be attacked, and "
+            "in Python gsat.load(run).estimators_[0] is the best member"
+        )
     to = run / "results.csv" if out is None else out
     vacant(to, force=force)
     test = predictable_rows(table.test, classifier, per_batch=config["per_batch"])

@@ -16,7 +16,7 @@ from gsat.cli.app import fail
 
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "model-single", "models", "results.csv",
-    "evaluations.jsonl", "choice.csv", "chosen.csv", "differences.csv", "curves.png", "report.html",
+    "evaluations.jsonl", "choice.csv", "choice.jsonl", "chosen.csv", "differences.csv", "curves.png", "report.html",
     "perturbations.json", "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
@@ -34,9 +34,9 @@ LATER = (
     "gamma",
     "choice",
     "choice_single",
+    "combine",
 )  # not in runs of earlier versions
 
-CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan
 NONE = type(None)
 CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json
     "data": (str,),
@@ -263,15 +263,6 @@ def stored_threads(out: Path) -> int | None:
         return None
     found = read_json(out / "config.json").get("threads")
     return found if isinstance(found, int) and found >= 1 else None
-
-
-def stored_choice(out: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What `gsat train --choose` chose for the run in `out`, and for single samples where that is another."""
-    config = read_json(out / "config.json") if is_run(out) else {}
-    found, single = (config.get(name) for name in ("choice", "choice_single"))
-    if not isinstance(found, dict) or {*found} != CHOSEN or not (single is None or {*single} == CHOSEN):
-        fail(f"--resume needs a run that was begun with --choose and has chosen, got {out}")
-    return found, single
 
 
 def run_config(run: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 from gsat.cli import options
 from gsat.cli.app import app, fail, import_from_here, say, user_errors
+from gsat.cli.choices import needs_batches
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
@@ -115,7 +116,7 @@ def _as_trained(source: Source, run: Path) -> Source:
 def _read(source: Source, run: Path, max_memory: str | None) -> Table:
     """The samples; for a centred model with the batches of the column that has them in training, where it is there."""
     config = run_config(run) if (run / "config.json").exists() else {}
-    if source.batch is None and config.get("prepare") == "centre" and config.get("batch") is not None:
+    if source.batch is None and needs_batches(config) and config.get("batch") is not None:
         try:
             table = replace(source, batch=config["batch"]).read(max_memory=max_memory)
         except AbsentError:

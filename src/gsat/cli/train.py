@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ import typer
 from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors
+from gsat.cli.choices import stored_choice
 from gsat.cli.files import write_table
-from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
+from gsat.cli.folders import running, stored_threads, write_json
 from gsat.data.source import Source, fingerprint
 
 BY_BATCH = ("batches", "between")  # metrics that are learnt from two batches or more
@@ -48,6 +50,10 @@ def train(
             "--choose", help="Choose structure, budget, metric, preparation and width on training batches left out."
         ),
     ] = False,
+    combine: Annotated[
+        str,
+        typer.Option(help="--choose: average (the best quarter of the candidates predicts together), or best (one)."),
+    ] = _defaults.COMBINE,
     jobs: Annotated[int, typer.Option(help="--choose: models trained at a time, one core each.")] = 1,
     model: Annotated[str, typer.Option(help='elu, alexnet, or "package.module:factory".')] = "elu",
     width: Annotated[float | None, typer.Option(help="alexnet: share of the paper's width.")] = None,
@@ -90,6 +96,7 @@ def train(
         fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
     if prepare == "choose" and not choose:
         fail("--prepare choose needs --choose, which tries the preparations on batches left out")
+    _checks.one_of("--combine", combine, _defaults.COMBINATIONS)
     price = _lam(lam)
     _checks.number("eps", eps, least=0)
     _checks.number("gamma", gamma, least=0)
@@ -112,6 +119,7 @@ def train(
 
     from gsat.estimators.candidates import beside
     from gsat.estimators.choosing import choose as choose_plan
+    from gsat.estimators.choosing import train_together
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
     from gsat.training.threads import use_threads
@@ -143,38 +151,44 @@ def train(
         gamma=gamma,
     )
     n_threads = use_threads(stored_threads(out) if resume and threads is None else threads)
-    choice, single, tried = None, None, None
-    if choose and resume:
-        choice, single = stored_choice(out)
-    elif choose:
-        refuse_to_overwrite(out, force, resumable=True)  # before anything is trained for the choice
-        made = choose_plan(table.train, plan, prepare=prepare or "choose", jobs=jobs)
-        choice, single, tried = made.changes, made.single, made.tried
-    other = None if single is None else replace(plan, **single)
-    plan = replace(plan, **(choice or {}))
-    config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
-    config |= {"threads": n_threads, **({} if choice is None else {"choice": choice, "choice_single": single})}
-    with running(out, config, resume=resume, force=force):
-        if tried is not None:
-            write_table(out / "choice.csv", tried)
-        trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
-        trained.classifier.save(out / "model")
-        if other is not None:
-            train_plan(table.train, other).classifier.save(beside(out / "model"))
+    progress = sys.stderr.isatty() and not as_json
+    members, single = stored_choice(out) if choose and resume else (None, None)
+
+    def config() -> dict[str, Any]:
+        """What the run is told of itself; with --choose as far as it is chosen."""
+        first = replace(plan, **members[0]) if members else plan
+        about = {**source.describe(), **fingerprint(table), **first.describe(), "n_inner": first.inner}
+        about["threads"] = n_threads
+        return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
+
+    with running(out, config(), resume=resume, force=force):
+        if choose and members is None:
+            asked: dict[str, Any] = {"prepare": prepare or "choose", "combine": combine, "jobs": jobs}
+            made = choose_plan(table.train, plan, **asked, kept=out / "choice.jsonl", progress=progress)
+            members, single = made.members, made.single
+            write_table(out / "choice.csv", made.tried)
+            write_json(out / "config.json", config())
+        plans, others = ([replace(plan, **one) for one in some or ()] for some in (members or [{}], single))
+        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress)
+        ready = {repr(plans[0]): trained.classifier}
+        classifier = train_together(table.train, plans, ready, jobs=jobs)
+        classifier.save(out / "model")
+        if others:
+            train_together(table.train, others, ready, jobs=jobs).save(beside(out / "model"))
     say(
         {
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
             "classes": len(trained.classifier.classes_),
-            **({} if choice is None else {"chosen": _in_words(plan)}),
-            **({} if other is None else {"for single samples": f"{beside(out / 'model')}: {_in_words(other)}"}),
-            **_metric_in_words(trained, table.train),
+            **({"chosen": _in_words(plans)} if choose else {}),
+            **({"for single samples": f"{beside(out / 'model')}: {_in_words(others)}"} if others else {}),
+            **({} if len(plans) > 1 else _metric_in_words(trained, table.train)),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
-            **_on_test(trained, table.test),
+            **_on_test(classifier, table.test, per_batch=plan.per_batch),
         },
         as_json,
     )
@@ -185,12 +199,25 @@ def _refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str
     for name in ("defence", "budget", "gamma"):
         if choose and name in options_given:
             fail(f"--choose chooses the {name} on batches left out: leave out --{name}, or --choose")
+    if choose and "eps" in options_given:
+        fail("--choose tries no defence with a norm bound: leave out --eps, or --choose")
+    if not choose and "combine" in options_given:
+        fail("--combine says what becomes of the candidates of --choose: leave it out, or give --choose")
     if choose and metric == "none":
         fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
     for name in ("metric", "gamma"):
         if not choose and name in options_given and defence not in _defaults.STRUCTURES:
             structures = ", ".join(_defaults.STRUCTURES)
             fail(f"--{name} is for the structures of GSAT ({structures}), got --defence {defence}")
+    if choose:
+        return
+    priced, structures = defence in _defaults.STRUCTURES, ", ".join(_defaults.STRUCTURES)
+    if defence == "erm" and (names := options_given & {"eps", "budget"}):
+        fail(f"--defence erm moves no sample: leave out --{' and --'.join(sorted(names))}, or take another defence")
+    if priced and "eps" in options_given:
+        fail(f"--eps is the norm bound of defences that are not GSAT, got --defence {defence}: give it as --budget")
+    if not priced and "budget" in options_given:
+        fail(f"--budget is for the structures of GSAT ({structures}), got --defence {defence}: give it as --eps")
 
 
 def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:
@@ -205,12 +232,17 @@ def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:
     return {"metric": f"{len(metric.stretch)} directions, learnt {learnt}, gamma {plan.gamma:g}"}
 
 
-def _in_words(plan: Any) -> str:
-    """What --choose chose."""
-    sizes = {"erm": "", "linear": f", C {plan.size:g}, gamma {plan.gamma:g}"}
+def _in_words(plans: list[Any]) -> str:
+    """What --choose chose: the best, and how many of each kind are averaged."""
+    plan = plans[0]
+    sizes = {"erm": "", "lda": f", shrinkage {plan.size:g}", "linear": f", C {plan.size:g}, gamma {plan.gamma:g}"}
     adversary = sizes.get(plan.defence, f", budget {plan.size:g}, gamma {plan.gamma:g}")
-    units = "" if plan.defence == "linear" else f", {plan.options['hidden']} hidden units"
-    return f"{plan.defence}, prepare {plan.prepare}{units}{adversary}"
+    units = "" if plan.defence in ("linear", "lda") else f", {plan.options['hidden']} hidden units"
+    best = f"{plan.defence}, prepare {plan.prepare}{units}{adversary}"
+    if len(plans) == 1:
+        return best
+    counts = ", ".join(f"{count} {name}" for name, count in Counter(one.defence for one in plans).most_common())
+    return f"the average of {len(plans)} ({counts}), the best of them {best}"
 
 
 def _lam(text: str) -> float | str:
@@ -222,16 +254,16 @@ def _lam(text: str) -> float | str:
         fail(f'--lam must be a number, "auto" or "paper", got {text!r}')
 
 
-def _on_test(trained: Any, test: Any) -> dict[str, Any]:
+def _on_test(classifier: Any, test: Any, *, per_batch: bool) -> dict[str, Any]:
     """The accuracy on the test rows; those that cannot be tested are counted apart, with the reason."""
     from gsat.estimators.from_table import known_rows, predictable_rows, samples
 
-    there = predictable_rows(test, trained.classifier, per_batch=trained.plan.per_batch)
-    known = known_rows(there, trained.classifier)
+    there = predictable_rows(test, classifier, per_batch=per_batch)
+    known = known_rows(there, classifier)
     found: dict[str, Any] = {"test_accuracy": None}
     if len(known):
-        batch = there.batch if trained.plan.per_batch else None
-        right = trained.classifier.predict(samples(there), batch) == there.y
+        batch = there.batch if per_batch else None
+        right = classifier.predict(samples(there), batch) == there.y
         found["test_accuracy"] = float(right.sum() / len(known))
     reasons = {
         "alone in their batch, which cannot be centred": len(test) - len(there),

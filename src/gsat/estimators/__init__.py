@@ -11,6 +11,7 @@ from gsat.estimators.baselines import (
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.cv import GSATClassifierCV
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.loading import load
 from gsat.estimators.regressor import GSATRegressor
@@ -25,6 +26,7 @@ __all__ = [
     "GSATClassifierCV",
     "GSATRegressor",
     "GroupDROClassifier",
+    "LDAClassifier",
     "LinearClassifier",
     "PGDClassifier",
     "RandomDrawsClassifier",

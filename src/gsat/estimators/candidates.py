@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from gsat import _defaults
 from gsat.costs import Metric
+from gsat.estimators.baselines import ERMClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.lda import LARGEST_SIDE, LDAClassifier
 from gsat.estimators.leaving_out import Fold
 from gsat.estimators.linear import LinearClassifier
 
-LINEAR = "linear"  # the name of linear models among the candidates
+LINEAR = "linear"  # the name of logistic regression among the candidates
+LDA = "lda"
 NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted
 
 
@@ -53,11 +58,56 @@ def usable(gammas: Any, metric: Any, batch: NDArray[Any] | None, folds: list[Fol
     return every
 
 
+def without_adversary(
+    template: GSATClassifier, prepares: list[str], hidden: Any, gammas: list[float], cs: Any, shrinkages: Any
+) -> tuple[list[TorchClassifier], list[TorchClassifier]]:
+    """ERM networks, and linear models unless the template has a module of its own, with every preparation."""
+    plain = alike(ERMClassifier, template)
+    networks = [clone(plain).set_params(prepare=prepare, hidden=units) for prepare, units in product(prepares, hidden)]
+    if template.module is not None:
+        return networks, []
+    logistic = [
+        alike(LinearClassifier, template, C=C, gamma=gamma, prepare=prepare, hidden=0)
+        for prepare, gamma, C in product(prepares, gammas, cs)
+    ]
+    discriminant = [
+        alike(LDAClassifier, template, shrinkage=shrinkage, prepare=prepare, hidden=0)
+        for prepare, shrinkage in product(prepares, shrinkages)
+    ]
+    return networks, [*logistic, *discriminant]
+
+
+def solvable(shrinkages: Any, shape: tuple[int, int]) -> Any:
+    """Those to choose from: none where LDA would solve with too large a matrix."""
+    if len(shrinkages) and min(shape) > LARGEST_SIDE:
+        warnings.warn(
+            f"LDA is no candidate: it solves with a square matrix of samples or features, of which there are "
+            f"{shape[0]} and {shape[1]}, and {LARGEST_SIDE} is the most; shrinkages=() leaves it out without a warning",
+            stacklevel=4,
+        )
+        return ()
+    return shrinkages
+
+
+def adversaries(
+    template: GSATClassifier, base: TorchClassifier, structures: Any, budgets: Any, gammas: list[float]
+) -> list[TorchClassifier]:
+    """GSAT with the preparation and width of the base."""
+    return [
+        clone(template).set_params(
+            structure=structure, budget=budget, gamma=gamma, prepare=base.prepare, hidden=base.hidden
+        )
+        for structure, budget, gamma in product(structures, budgets, gammas)
+    ]
+
+
 def chosen(estimator: Any) -> dict[str, Any]:
     """What the choice is about, of one candidate; a gamma of 0 is the isotropic adversary."""
     params = {"defence": "erm", "prepare": estimator.prepare, "hidden": estimator.hidden}
     if isinstance(estimator, LinearClassifier):
         params |= {"defence": LINEAR, "C": estimator.C, "gamma": estimator.gamma}
+    if isinstance(estimator, LDAClassifier):
+        params |= {"defence": LDA, "shrinkage": estimator.shrinkage}
     if isinstance(estimator, GSATClassifier):
         params |= {"defence": estimator.structure, "budget": estimator.budget, "gamma": estimator.gamma}
     return params
@@ -73,6 +123,11 @@ def alike(kind: type[TorchClassifier], template: GSATClassifier, **changes: Any)
     shared = set(kind._get_param_names())
     given = {name: value for name, value in template.get_params(deep=False).items() if name in shared}
     return kind(**{**given, **changes})
+
+
+def needs_batch(classifier: Any) -> bool:
+    """Whether it predicts whole batches alone."""
+    return bool(classifier.prepare == NEEDS_BATCH)
 
 
 def single_batch(batch: NDArray[Any]) -> Any:

@@ -15,14 +15,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 
 from gsat._arrays.standardise import Standardised
-from gsat.costs import GroupCost, PerBatch, Unstructured
-from gsat.estimators.base import Fitted, TorchEstimator
+from gsat.estimators.base import Fitted
+from gsat.estimators.certifying import Certified
 from gsat.estimators.judging import temperature, warn_if_at_chance
 from gsat.estimators.partial import partial_fit
 from gsat.estimators.samples import Samples, checked_weights
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
-from gsat.theory.certificate import Certificate, certify
 
 
 class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
@@ -34,7 +33,7 @@ class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TorchClassifier(FittedClassifier, TorchEstimator):
+class TorchClassifier(FittedClassifier, Certified):
     """A module whose outputs are the logits of the classes."""
 
     _has_classes: ClassVar[bool] = True
@@ -42,7 +41,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
     class_weight: Any = None
     calibrate: bool = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None, groups: Any = None) -> Any:
         """Train on labelled samples.
 
         Parameters
@@ -56,13 +55,16 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             the loss and the adversary see them alike: a weight of 2 is a row that is there twice, 0 one that is not.
         batch
             One id per sample, for a structure in each batch and for prepare="centre"; or None.
+        groups
+            One id per sample, such as the person: of a group all rows are held out for early stopping and calibration,
+            or none. None: each row by itself. It has no effect on anything else.
 
         Returns
         -------
         self
             The fitted classifier.
         """
-        return self.fit_run(X, y, sample_weight, batch=batch)
+        return self.fit_run(X, y, sample_weight, batch=batch, groups=groups)
 
     def fit_run(
         self,
@@ -71,6 +73,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         sample_weight: Any = None,
         *,
         batch: Any = None,
+        groups: Any = None,
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
@@ -79,7 +82,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, batch
+        X, y, sample_weight, batch, groups
             As in `fit`.
         seed
             Of weights and groups, instead of one that is drawn from random_state.
@@ -100,7 +103,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         if self.warm_start and hasattr(self, "module_") and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y must hold the classes of the last fit with warm_start=True, got {classes.tolist()}")
         self.classes_ = classes
-        samples = Samples(X, np.searchsorted(classes, y), weights, batch).prepared(self.prepare)
+        samples = Samples(X, np.searchsorted(classes, y), weights, batch, groups).prepared(self.prepare)
         used = samples.used
         self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
         held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume)
@@ -254,41 +257,6 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             Δ, of the shape and in the units of X.
         """
         return self._perturb(X, torch.as_tensor(self._codes(y)), self._loss, batch)
-
-    def certificate(
-        self, X: Any, y: Any, radii: Any, *, cost: Any = None, batch: Any = None, **options: Any
-    ) -> Certificate:
-        """Bound the mean cross-entropy of every law within each of the radii of X, y; class weights do not count.
-
-        Parameters
-        ----------
-        X, y, batch
-            Samples, labels of fit, and one batch id per sample or None.
-        radii
-            In the units that the module sees, after preparation and standardisation.
-        cost
-            By default α·g(Δ) + (1−α)·‖Δ‖²_F with the structure and alpha of the classifier, ‖Δ‖²_F where it has none.
-        **options
-            Of `gsat.certify`.
-
-        Returns
-        -------
-        Certificate
-            The bounds, with what they were computed from.
-        """
-        rows = self._rows(X, batch)
-        options = {"group_size": min(self.group_size, len(rows)), **options}
-        options.setdefault("feature_mask", self._certified_mask())
-        cost = self._certified_cost(batch) if cost is None else cost
-        return certify(self.module_, rows, self._codes(y), radii, cost, batch=batch, **options)
-
-    def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:
-        """The cost of the certificate where none is given."""
-        return Unstructured()
-
-    def _certified_mask(self) -> Any:
-        """The features that the certificate lets move."""
-        return None
 
     def _codes(self, y: Any) -> NDArray[Any]:
         """The labels by their place in classes_."""

@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from gsat import _checks, _defaults
-from gsat.estimators.baselines import ERMClassifier
-from gsat.estimators.candidates import NEEDS_BATCH, alike, beside, chosen, preparations, single_batch, usable
+from gsat.estimators.average import AverageClassifier, ByProbability, combined
+from gsat.estimators.candidates import (
+    adversaries,
+    beside,
+    chosen,
+    needs_batch,
+    preparations,
+    single_batch,
+    solvable,
+    usable,
+    without_adversary,
+)
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.kept import Kept
 from gsat.estimators.leaving_out import Scores, folds_of, scored
-from gsat.estimators.linear import LinearClassifier
 
 
-class FittedCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FittedCV(ByProbability):
     """What `fit` leaves; apart, so that these names do not become parameters."""
 
+    estimator_: TorchClassifier | AverageClassifier
     best_estimator_: TorchClassifier
-    single_estimator_: TorchClassifier | None
+    single_estimator_: TorchClassifier | AverageClassifier | None
+    single_score_: float | None
     best_params_: dict[str, Any]
     best_score_: float
     best_index_: int
     cv_results_: dict[str, Any]
     n_splits_: int
-    classes_: NDArray[Any]
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GSATClassifierCV(FittedCV):
     """A GSAT classifier whose settings are chosen where it matters: on training batches that were left out.
 
-    The candidates are linear models (`LinearClassifier`) and ERM networks with every preparation, and GSAT with that
-    preparation and width with which ERM does best. The one with the best mean balanced accuracy over the left-out
-    batches is taken, of equals the one with the least cross-entropy, and trained again on all samples. Staying with ERM
-    and declining the metric (gamma = 0) are always among the candidates. Nothing but training samples is used.
+    The candidates are linear models (`LinearClassifier`, `LDAClassifier`) and ERM networks with every preparation, and
+    GSAT with that preparation and width with which ERM does best. They are ordered by the mean balanced accuracy over
+    the left-out batches, equals by the cross-entropy; the best of them are trained again on all samples, and their
+    probabilities averaged. Staying with ERM and declining the metric (gamma = 0) are always among the candidates.
+    Nothing but training samples is used.
 
     Parameters
     ----------
@@ -57,6 +68,8 @@ class GSATClassifierCV(FittedCV):
         from which no metric can be learnt: gamma is then 0, with a warning.
     cs
         C of linear models; () for none.
+    shrinkages
+        Of LDA; () for none.
     hidden
         Numbers of hidden units to choose from.
     prepare
@@ -65,6 +78,10 @@ class GSATClassifierCV(FittedCV):
     cv
         "batches": batches are left out in turn, the largest first, those that hold two classes of the others. Where fit
         is given fewer than two of them, and for a number, random folds: they say nothing about a next batch.
+    combine
+        "average": the best quarter of the candidates predicts, three at least, by the mean of their probabilities;
+        "best": the best one alone. An average takes the memory, the time to predict and the room in a folder of all its
+        members; `perturb`, `certificate` and `gsat.evaluate` are for a single model, such as best_estimator_.
     n_folds
         Batches that are left out, at the most; the number of random folds otherwise.
     n_jobs
@@ -74,13 +91,15 @@ class GSATClassifierCV(FittedCV):
 
     Attributes
     ----------
+    estimator_
+        What predicts: an `AverageClassifier`, or best_estimator_.
     best_estimator_
-        The winner, trained on all samples.
+        The best candidate, trained on all samples.
     single_estimator_
-        The best that predicts a single sample; the winner itself, unless it is prepared with "centre". None where
-        prepare="centre" was asked for.
+        What predicts a single sample: estimator_ itself, unless it or a member of it is prepared with "centre"; then
+        the best, or the average of the best quarter, of the others. None where prepare="centre" was asked for.
     best_params_, best_score_, best_index_
-        Its parameters, its mean score on the left-out batches, and its place in cv_results_.
+        Of best_estimator_: its parameters, its mean score on the left-out batches, and its place in cv_results_.
     cv_results_
         Of all candidates, as scikit-learn has it: params, split0_test_score, ..., mean_test_score, std_test_score,
         rank_test_score, mean_test_loss, mean_fit_time.
@@ -93,14 +112,16 @@ class GSATClassifierCV(FittedCV):
     budgets: Any = (0.01, 0.03, 0.06, 0.15)
     gammas: Any = (0.0, 10.0)
     cs: Any = (0.001, 0.01, 0.1, 1.0)
+    shrinkages: Any = (0.03, 0.1, 0.3, 0.6)
     hidden: Any = (_defaults.HIDDEN,)
     prepare: str = "choose"
+    combine: str = _defaults.COMBINE
     cv: Any = "batches"
     n_folds: int = 4
     n_jobs: Any = None
     random_state: Any = None
 
-    def fit(self, X: Any, y: Any, *, batch: Any = None) -> GSATClassifierCV:
+    def fit(self, X: Any, y: Any, *, batch: Any = None, groups: Any = None) -> GSATClassifierCV:
         """Choose on left-out batches, then train on all samples.
 
         Parameters
@@ -109,23 +130,39 @@ class GSATClassifierCV(FittedCV):
             Samples (n, features) and labels (n,), as in `GSATClassifier.fit`.
         batch
             One id per sample; None for one batch, with a warning.
+        groups
+            One id per sample, such as the person: random folds, and rows that are held out for early stopping and
+            calibration, have all rows of a group or none. None: each row by itself. Batches are left out as they are.
 
         Returns
         -------
         self
             The fitted classifier.
         """
-        candidates, found, y = self.search(X, y, batch)
-        self._keep(candidates, found, X, y, batch)
+        candidates, found, y = self.search(X, y, batch, groups)
+        self._keep(candidates, found, X, y, batch=batch, groups=groups)
         return self
 
-    def search(self, X: Any, y: Any, batch: Any = None) -> tuple[list[Any], Scores, NDArray[Any]]:
+    def search(
+        self,
+        X: Any,
+        y: Any,
+        batch: Any = None,
+        groups: Any = None,
+        *,
+        kept: Kept | None = None,
+        progress: bool = False,
+    ) -> tuple[list[Any], Scores, NDArray[Any]]:
         """The choice without the last training.
 
         Parameters
         ----------
-        X, y, batch
+        X, y, batch, groups
             As in `fit`.
+        kept
+            Scores of an earlier call for the same samples, which are not found again; new ones are added.
+        progress
+            Whether to show a bar.
 
         Returns
         -------
@@ -139,7 +176,8 @@ class GSATClassifierCV(FittedCV):
         if self.random_state is not None:
             template.set_params(random_state=self.random_state)
         _checks.one_of("prepare", self.prepare, (*_defaults.PREPARATIONS, "choose"))
-        for name in ("structures", "budgets", "gammas", "cs", "hidden"):
+        _checks.one_of("combine", self.combine, _defaults.COMBINATIONS)
+        for name in ("structures", "budgets", "gammas", "cs", "shrinkages", "hidden"):
             _checks.several(name, getattr(self, name), empty=name != "hidden")
         X, y = template._checked(X, y)
         check_classification_targets(y)
@@ -147,112 +185,73 @@ class GSATClassifierCV(FittedCV):
             _checks.batch_codes(batch, len(y))
             batch = np.asarray(batch)
             batch = batch.astype(str) if batch.dtype == object else batch  # ids of several types have no order
-        folds = folds_of(y, batch, cv=self.cv, n_folds=self.n_folds, seed=template.random_state)
+        groups = None if groups is None else _checks.batch_codes(groups, len(y), "groups").numpy()
+        seed = template.random_state
+        folds = folds_of(y, batch, cv=self.cv, n_folds=self.n_folds, seed=seed, group=groups)
         prepares, gammas = preparations(self.prepare, batch, folds), usable(self.gammas, template.metric, batch, folds)
-        plain = alike(ERMClassifier, template)
-        networks = [
-            clone(plain).set_params(prepare=prepare, hidden=hidden)
-            for prepare, hidden in product(prepares, self.hidden)
-        ]
-        linear = [
-            alike(LinearClassifier, template, C=C, gamma=gamma, prepare=prepare, hidden=0)
-            for prepare, gamma, C in product(prepares, gammas, self.cs if template.module is None else ())
-        ]
-        first = [*networks, *linear]
-        found = scored(first, X, y, batch, folds, self.n_jobs)
+        shrinkages = solvable(self.shrinkages, X.shape)
+        networks, linear = without_adversary(template, prepares, self.hidden, gammas, self.cs, shrinkages)
+        options = {"groups": groups, "kept": kept, "progress": progress}
+        found = scored([*networks, *linear], X, y, batch, folds, self.n_jobs, **options)
         base = networks[found.best(range(len(networks)))]
-        second = [
-            clone(template).set_params(
-                structure=structure, budget=budget, gamma=gamma, prepare=base.prepare, hidden=base.hidden
-            )
-            for structure, budget, gamma in product(self.structures, self.budgets, gammas)
-        ]
-        found = found.joined(scored(second, X, y, batch, folds, self.n_jobs)) if second else found
-        return [*first, *second], found, y
+        robust = adversaries(template, base, self.structures, self.budgets, gammas)
+        found = found.joined(scored(robust, X, y, batch, folds, self.n_jobs, **options)) if robust else found
+        return [*networks, *linear, *robust], found, y
 
-    def _keep(self, candidates: list[Any], found: Scores, X: Any, y: Any, batch: Any) -> None:
-        """Train the winner, and the best of those that need no batch, on all samples."""
-        self.best_index_ = found.best()
-        alone = [i for i, one in enumerate(candidates) if one.prepare != NEEDS_BATCH]
-        single = found.best(alone) if alone else None
+    def _keep(self, candidates: list[Any], found: Scores, X: Any, y: Any, **more: Any) -> None:
+        """Train on all samples what predicts, and where that needs whole batches, what predicts single samples."""
+        places, alone = found.leading(self.combine), [i for i, one in enumerate(candidates) if not needs_batch(one)]
+        singles = found.leading(self.combine, alone) if alone else []
+        if not any(needs_batch(candidates[i]) for i in places):
+            singles = places
         self.cv_results_ = found.table([chosen(one) for one in candidates])
-        self.best_params_, self.best_score_ = chosen(candidates[self.best_index_]), float(found.mean[self.best_index_])
-        self.best_estimator_ = clone(candidates[self.best_index_]).fit(X, y, batch=batch)
-        self.single_estimator_ = self.best_estimator_ if single == self.best_index_ else None
-        if single is not None and single != self.best_index_:
-            self.single_estimator_ = clone(candidates[single]).fit(X, y, batch=batch)
-        self.n_splits_, self.classes_ = found.accuracy.shape[1], self.best_estimator_.classes_
-        self.n_features_in_ = self.best_estimator_.n_features_in_
-        if hasattr(self.best_estimator_, "feature_names_in_"):
-            self.feature_names_in_ = self.best_estimator_.feature_names_in_
-
-    def predict(self, X: Any, batch: Any = None) -> NDArray[Any]:
-        """The most probable class of each sample.
-
-        Parameters
-        ----------
-        X
-            Samples (n, features).
-        batch
-            One id per sample, for a winner that was prepared with "centre"; None: all samples are of one batch.
-
-        Returns
-        -------
-        array
-            Labels (n,).
-        """
-        return self._winner(X, batch).predict(X, batch)
+        self.best_index_ = places[0]
+        self.best_params_, self.best_score_ = chosen(candidates[places[0]]), float(found.mean[places[0]])
+        others = list(dict.fromkeys(i for i in (*places, *singles) if i != places[0]))
+        fitted = {places[0]: clone(candidates[places[0]]).fit(X, y, **more)}
+        calls = (joblib.delayed(_quietly_fitted)(candidates[i], X, y, more) for i in others)
+        fitted |= zip(others, joblib.Parallel(n_jobs=self.n_jobs)(calls), strict=True)
+        self.best_estimator_ = fitted[places[0]]
+        self.estimator_ = combined([fitted[i] for i in places])
+        self.single_estimator_ = combined([fitted[i] for i in singles]) if singles else None
+        if singles == places:
+            self.single_estimator_ = self.estimator_
+        self.single_score_ = float(found.mean[singles[0]]) if singles else None
+        self.n_splits_ = found.accuracy.shape[1]
+        self._describes(self.best_estimator_)
 
     def predict_proba(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """The probability of each class.
 
         Parameters
         ----------
-        X, batch
-            As in `predict`.
+        X
+            Samples (n, features).
+        batch
+            One id per sample, where what was chosen is centred; None: all samples are of one batch.
 
         Returns
         -------
         array
             Probabilities (n, classes), in the order of classes_.
         """
-        return self._winner(X, batch).predict_proba(X, batch)
-
-    def decision_function(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
-        """The logits of the classes.
-
-        Parameters
-        ----------
-        X, batch
-            As in `predict`.
-
-        Returns
-        -------
-        array
-            As in `GSATClassifier.decision_function`.
-        """
-        return self._winner(X, batch).decision_function(X, batch)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> float:
-        """The accuracy.
-
-        Parameters
-        ----------
-        X, y, sample_weight, batch
-            As in `GSATClassifier.score`.
-
-        Returns
-        -------
-        float
-            The weighted share of samples whose class is predicted.
-        """
-        return self._winner(X, batch).score(X, y, sample_weight, batch=batch)
+        check_is_fitted(self, "estimator_")
+        if needs_batch(self.estimator_):
+            n = np.shape(X)[0] if np.ndim(X) else 0
+            alone = single_batch(np.zeros(n) if batch is None else np.asarray(batch))
+            if alone is not None:
+                got = "one" if batch is None else f"one of {alone!r}"
+                raise ValueError(
+                    f"X must hold at least two samples of a batch, got {got}: "
+                    'the classifier was chosen with prepare="centre", which takes away the mean of the batch'
+                    + self._instead()
+                )
+        return self.estimator_.predict_proba(X, batch)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the winner as a folder that `gsat.load` opens.
+        """Write what predicts as a folder that `gsat.load` opens.
 
-        Where the winner needs whole batches, the best that predicts single samples is written beside it, as
-        FOLDER-single.
+        Where it needs whole batches, what predicts single samples is written beside it, as FOLDER-single.
 
         Parameters
         ----------
@@ -264,37 +263,23 @@ class GSATClassifierCV(FittedCV):
         Path
             The folder.
         """
-        check_is_fitted(self, "best_estimator_")
-        if self.single_estimator_ is not None and self.single_estimator_ is not self.best_estimator_:
+        check_is_fitted(self, "estimator_")
+        if self.single_estimator_ is not None and self.single_estimator_ is not self.estimator_:
             self.single_estimator_.save(beside(folder))
-        return self.best_estimator_.save(folder)
-
-    def _winner(self, X: Any, batch: Any) -> TorchClassifier:
-        check_is_fitted(self, "best_estimator_")
-        if self.best_estimator_.prepare == NEEDS_BATCH:
-            n = np.shape(X)[0] if np.ndim(X) else 0
-            alone = single_batch(np.zeros(n) if batch is None else np.asarray(batch))
-            if alone is not None:
-                got = "one" if batch is None else f"one of {alone!r}"
-                raise ValueError(
-                    f"X must hold at least two samples of a batch, got {got}: "
-                    'the classifier was chosen with prepare="centre", which takes away the mean of the batch'
-                    + self._instead()
-                )
-        return self.best_estimator_
+        return self.estimator_.save(folder)
 
     def _instead(self) -> str:
         """What predicts single samples, in words."""
-        if self.single_estimator_ is None:
+        if self.single_score_ is None:
             return '; a model with prepare="none" or "zscore" predicts single samples'
-        place = self.cv_results_["params"].index(chosen(self.single_estimator_))
-        score = float(self.cv_results_["mean_test_score"][place])
         return (
-            f"; single_estimator_ predicts single samples (left-out batches: {score:.3f} instead of "
-            f"{self.best_score_:.3f})"
+            f"; single_estimator_ predicts single samples (left-out batches: {self.single_score_:.3f} instead of "
+            f"{self.best_score_:.3f}{' by the best member' if self.combine == 'average' else ''})"
         )
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+
+def _quietly_fitted(candidate: Any, X: Any, y: Any, more: dict[str, Any]) -> Any:
+    """The candidate trained; what there is to say of a training is said of the best one's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return clone(candidate).fit(X, y, **more)

@@ -17,6 +17,7 @@ Rule = Callable[[str, Any], Any]
 
 MOST = 2**40  # of any size or count: beyond every machine, and far from the limits of a 64-bit number
 LONGEST = 1000  # characters of a name
+MOST_MEMBERS = 1000  # of an average
 SCALAR = (str, int, float, bool)
 GIVEN = "given"  # a metric that was given as an object: it is among the tensors
 
@@ -48,6 +49,17 @@ def check_description(about: dict[str, Any], allowed: set[str]) -> None:
         _real_or_none(name, value)
     _check_sizes(params, fitted)
     _check_module(params)
+
+
+def check_average(about: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What all members of an average have in common, and the descriptions of the members, not yet checked."""
+    shared, members = _object("fitted", about.get("fitted")), about.get("members")
+    if not isinstance(members, list) or not 1 <= len(members) <= MOST_MEMBERS:
+        got = len(members) if isinstance(members, list) else _checks.shown(members)
+        raise ValueError(f"members must be a list of 1 to {MOST_MEMBERS} classifiers, got {got}")
+    for i, member in enumerate(members):
+        _object(f"fitted of member {i}", _object(f"member {i}", member).get("fitted"))
+    return shared, members
 
 
 def check_tensors(tensors: dict[str, Tensor], fitted: dict[str, Any]) -> None:
@@ -237,6 +249,7 @@ PARAMS: dict[str, Rule] = {
     "gamma": _real(least=0),
     "eps": _real(least=0),
     "C": _real(above=0),
+    "shrinkage": _real(above=0, most=1),
     "step": _real(least=0),
     "strength": _real(least=0),
 }

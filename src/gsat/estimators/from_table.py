@@ -22,9 +22,10 @@ from gsat.estimators.baselines import (
     StructuredATClassifier,
     UniversalATClassifier,
 )
-from gsat.estimators.candidates import LINEAR
+from gsat.estimators.candidates import LDA, LINEAR
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.training import History
 
@@ -40,9 +41,9 @@ class Plan:
     Parameters
     ----------
     defence
-        Its name in `gsat.registry`, or "linear" for a `LinearClassifier`.
+        Its name in `gsat.registry`, "linear" for a `LinearClassifier`, or "lda" for an `LDAClassifier`.
     size
-        A fraction of E‖X‖₂: the budget of GSAT, the eps of the others; C of a linear model.
+        A fraction of E‖X‖₂: the budget of GSAT, the eps of the others; C of a linear model, the shrinkage of LDA.
     lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare
         As in `GSATClassifier`; seed is its random_state.
     n_inner
@@ -87,7 +88,7 @@ class Plan:
     @property
     def inner(self) -> int:
         """Gradients for a group, n_inner or the default of the defence."""
-        if self.defence == LINEAR:
+        if self.defence in (LINEAR, LDA):
             return 0
         return registry.default_n_inner(self.defence) if self.n_inner is None else self.n_inner
 
@@ -137,7 +138,8 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
+    x, seed = samples(table), plan.seed
+    classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume)
     return Trained(classifier, plan)
 
 
@@ -156,17 +158,17 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
     TorchClassifier
         Not fitted.
     """
-    if plan.defence == LINEAR:
-        return LinearClassifier(
-            plan.size,
-            metric=plan.metric,
-            gamma=plan.gamma,
-            standardize=plan.standardize,
-            prepare=plan.prepare,
-            calibrate=plan.calibrate,
-            validation_fraction=plan.validation_fraction,
-            random_state=plan.seed,
-        )
+    if plan.defence in (LINEAR, LDA):
+        solved: dict[str, Any] = {
+            "standardize": plan.standardize,
+            "prepare": plan.prepare,
+            "calibrate": plan.calibrate,
+            "validation_fraction": plan.validation_fraction,
+            "random_state": plan.seed,
+        }
+        if plan.defence == LDA:
+            return LDAClassifier(plan.size, **solved)
+        return LinearClassifier(plan.size, metric=plan.metric, gamma=plan.gamma, **solved)
     name = registry.check_defence(plan.defence)
     shared: dict[str, Any] = {
         "n_outer": plan.n_outer,
@@ -217,7 +219,7 @@ def samples(table: Table) -> Any:
     return pd.DataFrame(table.X, columns=list(table.feature_names), copy=False)
 
 
-def known_rows(table: Table, classifier: TorchClassifier) -> Table:
+def known_rows(table: Table, classifier: Any) -> Table:
     """The rows whose class the classifier has seen in training.
 
     Parameters
@@ -234,7 +236,7 @@ def known_rows(table: Table, classifier: TorchClassifier) -> Table:
     return table if seen.all() else table.subset(seen)
 
 
-def predictable_rows(table: Table, classifier: TorchClassifier, *, per_batch: bool) -> Table:
+def predictable_rows(table: Table, classifier: Any, *, per_batch: bool) -> Table:
     """The rows that the classifier can predict: all, or of a centred one those that are not alone in their batch.
 
     Parameters

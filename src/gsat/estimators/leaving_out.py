@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from numbers import Integral
 from typing import Any
 
@@ -14,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from tqdm.auto import tqdm
 
 from gsat import _checks
+from gsat.estimators.kept import Kept, Score
 
 EQUAL = 1e-9  # scores that differ by less are equal
 LEAST = 1e-12  # of a probability, in a logarithm
@@ -108,8 +111,13 @@ class Scores:
 
     def best(self, among: Sequence[int] | None = None) -> int:
         """The candidate of the best mean accuracy, of equals that of the least loss, of equals the first."""
+        return self.leading("best", among)[0]
+
+    def leading(self, combine: str, among: Sequence[int] | None = None) -> list[int]:
+        """Those that predict together, the best first: for "average" the best quarter of them, three at least."""
         places = np.arange(len(self.mean)) if among is None else np.asarray(among)
-        return int(places[best_of(self.mean[places], self.loss.mean(axis=1)[places])])
+        order = places[order_of(self.mean[places], self.loss.mean(axis=1)[places])]
+        return [int(place) for place in order[: quarter(len(order)) if combine == "average" else 1]]
 
     def joined(self, other: Scores) -> Scores:
         """Both, one after the other."""
@@ -146,42 +154,74 @@ def scored(
     batch: NDArray[Any] | None,
     folds: list[Fold],
     n_jobs: Any = None,
+    *,
+    groups: Any = None,
+    kept: Kept | None = None,
+    progress: bool = False,
 ) -> Scores:
     """Every candidate trained without each fold and tested on it.
 
     Parameters
     ----------
     candidates
-        Unfitted classifiers with fit(X, y, batch=) and predict_proba(X, batch).
+        Unfitted classifiers with fit(X, y, batch=, groups=) and predict_proba(X, batch).
     X, y, batch
         Samples, labels and batches.
     folds
         As `folds_of` gives them.
     n_jobs
         As in joblib.
+    groups
+        Rows that candidates hold out together, (n,); or None.
+    kept
+        Scores that are known and are not found again; new ones are added, each when it is there.
+    progress
+        Whether to show a bar.
 
     Returns
     -------
     Scores
         In the order of candidates and folds.
     """
-    calls = [joblib.delayed(_one)(one, X, y, batch, *fold) for one in candidates for fold in folds]
-    found = np.array(joblib.Parallel(n_jobs=n_jobs)(calls), dtype=np.float64)
+    places = list(product(range(len(candidates)), range(len(folds))))
+    keys = {
+        (i, j): f"{i} {j}" if kept is None else kept.key(candidates[i], y, batch, groups, folds[j]) for i, j in places
+    }
+    kept = Kept() if kept is None else kept
+    calls = [
+        joblib.delayed(_one)((i, j), candidates[i], X, y, batch, groups, *folds[j])
+        for i, j in places
+        if keys[i, j] not in kept.scores
+    ]
+    done = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")(calls)
+    for place, score in tqdm(done, total=len(calls), disable=not progress, desc="candidates", unit="training"):
+        kept.add(keys[place], score)
+    found = np.array([kept.scores[keys[place]] for place in places], dtype=np.float64)
     return Scores(*found.reshape(len(candidates), len(folds), 3).transpose(2, 0, 1))
 
 
 def _one(
-    candidate: Any, X: Any, y: NDArray[Any], batch: NDArray[Any] | None, train: NDArray[Any], test: NDArray[Any]
-) -> tuple[float, float, float]:
-    """Balanced accuracy, cross-entropy as the mean over classes, and seconds."""
+    place: tuple[int, int],
+    candidate: Any,
+    X: Any,
+    y: NDArray[Any],
+    batch: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    train: NDArray[Any],
+    test: NDArray[Any],
+) -> tuple[tuple[int, int], Score]:
+    """The place, and balanced accuracy, cross-entropy as the mean over classes, and seconds."""
+    batches, together = (
+        {} if ids is None else {name: ids[train]} for name, ids in (("batch", batch), ("groups", groups))
+    )
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say of a training is said of the winner's
-        model = clone(candidate).fit(X[train], y[train], batch=None if batch is None else batch[train])
+        model = clone(candidate).fit(X[train], y[train], **batches, **together)
     seconds = time.perf_counter() - begun
     share = model.predict_proba(X[test], None if batch is None else batch[test])
     _, accuracy, entropy = judged(share, model.classes_, y[test])
-    return accuracy, entropy, seconds
+    return place, (accuracy, entropy, seconds)
 
 
 def judged(share: NDArray[np.float64], classes: NDArray[Any], y: NDArray[Any]) -> tuple[float, float, float]:

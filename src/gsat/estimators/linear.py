@@ -1,8 +1,9 @@
-"""Logistic regression in a metric: the linear model whose weights are small where batches differ, solved exactly."""
+"""Linear models that are solved for: here logistic regression in a metric, small where batches differ."""
 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,74 @@ MOST_PASSES = 1000
 SLOPE = 1e-5  # the largest entry of the gradient of the mean loss at which the search ends
 
 
+@dataclass(frozen=True)
+class Minimum:
+    """weight (k, d) and bias (k,) of a linear model, the mean loss there, and how often the samples were read."""
+
+    weight: Tensor
+    bias: Tensor
+    loss: float
+    n_passes: int
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class LinearClassifier(TorchClassifier, MetricEstimator):
+class SolvedClassifier(TorchClassifier):
+    """A linear model whose weights are solved for, with all samples and without an adversary."""
+
+    hidden: int = 0
+
+    @abstractmethod
+    def _solved(self, rows: Any, targets: Tensor, weights: Tensor, k: int) -> Minimum:
+        """The weights for samples as the module sees them (n, d), class codes (n,) and weights (n,) of k classes."""
+
+    @property
+    def partial_fit(self) -> Any:
+        """There is none: the weights depend on all samples."""
+        raise AttributeError(f"{type(self).__name__} has no partial_fit: its weights depend on all samples at once")
+
+    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
+        return registry.named("erm", eps=0.0)
+
+    def _holds_out(self) -> bool:
+        return self.calibrate
+
+    def _fit(
+        self,
+        samples: Samples,
+        n_outputs: int,
+        loss: SampleLoss,
+        *,
+        seed: int | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+    ) -> NDArray[np.int64]:
+        """Solve for the weights; `out` gets a log of one line, and there is nothing to resume."""
+        for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):
+            if getattr(self, name) != only:
+                raise ValueError(f"{name} must be {only} for a linear model, got {getattr(self, name)!r}")
+        train, held = self._split(samples, self._seed() if seed is None else seed)
+        positions = Positions(train)
+        rows, module = self._ready(samples, positions, n_outputs, 0, None)
+        targets = torch.from_numpy(samples.targets[train])
+        weights = torch.ones(len(train)) if samples.weights is None else torch.from_numpy(samples.weights[train])
+        if self._loss.weights is not None:
+            weights = weights * self._loss.weights.to(weights)[targets]
+        found = self._solved(View(rows, positions), targets, weights.double(), n_outputs)
+        layer = module[-1]  # type: ignore[index]
+        with torch.no_grad():
+            layer.weight.copy_(found.weight)
+            layer.bias.copy_(found.bias)
+        step = Step(found.n_passes - 1, found.loss)
+        self.history_ = History([step])
+        if out is not None:
+            replace_file(Path(out) / "log.jsonl", (json.dumps(asdict(step)) + "\n").encode())
+        self._finish(module, found.n_passes)
+        self._judge(rows, samples.targets, train[:: -(-len(train) // 1000)])
+        return held
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearClassifier(SolvedClassifier, MetricEstimator):
     """A linear model against one shift in a metric: min_{W, b} Σ_i s_i·ℓ(W·x_i + b, y_i) + ‖W·A‖²_F / 2C.
 
     ℓ is the cross-entropy, s_i the weight of a sample and of its class, A the metric. A shift δ = A·z of the price
@@ -54,63 +121,9 @@ class LinearClassifier(TorchClassifier, MetricEstimator):
     """
 
     C: float = field(default=1.0, kw_only=False)
-    hidden: int = 0
 
-    @property
-    def partial_fit(self) -> Any:
-        """There is none: the minimum depends on all samples."""
-        raise AttributeError("LinearClassifier has no partial_fit: its minimum depends on all samples at once")
-
-    def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
-        return registry.named("erm", eps=0.0)
-
-    def _holds_out(self) -> bool:
-        return self.calibrate
-
-    def _fit(
-        self,
-        samples: Samples,
-        n_outputs: int,
-        loss: SampleLoss,
-        *,
-        seed: int | None = None,
-        out: str | Path | None = None,
-        resume: bool = False,
-    ) -> NDArray[np.int64]:
-        """Find the minimum; `out` gets a log of one line, and there is nothing to resume."""
-        for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):
-            if getattr(self, name) != only:
-                raise ValueError(f"{name} must be {only} for a linear model, got {getattr(self, name)!r}")
-        C = _checks.number("C", self.C, above=0)
-        train, held = self._split(samples, self._seed() if seed is None else seed)
-        positions = Positions(train)
-        rows, module = self._ready(samples, positions, n_outputs, 0, None)
-        targets = torch.from_numpy(samples.targets[train])
-        weights = torch.ones(len(train)) if samples.weights is None else torch.from_numpy(samples.weights[train])
-        if self._loss.weights is not None:
-            weights = weights * self._loss.weights.to(weights)[targets]
-        found = ridge(View(rows, positions), targets, weights.double(), self.metric_, C, n_outputs)
-        layer = module[-1]  # type: ignore[index]
-        with torch.no_grad():
-            layer.weight.copy_(found.weight)
-            layer.bias.copy_(found.bias)
-        step = Step(found.n_passes - 1, found.loss)
-        self.history_ = History([step])
-        if out is not None:
-            replace_file(Path(out) / "log.jsonl", (json.dumps(asdict(step)) + "\n").encode())
-        self._finish(module, found.n_passes)
-        self._judge(rows, samples.targets, train[:: -(-len(train) // 1000)])
-        return held
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """weight (k, d) and bias (k,) of the linear model, the mean loss there, and how often the samples were read."""
-
-    weight: Tensor
-    bias: Tensor
-    loss: float
-    n_passes: int
+    def _solved(self, rows: Any, targets: Tensor, weights: Tensor, k: int) -> Minimum:
+        return ridge(rows, targets, weights, self.metric_, _checks.number("C", self.C, above=0), k)
 
 
 def ridge(rows: Any, targets: Tensor, weights: Tensor, metric: Metric | None, C: float, k: int) -> Minimum:

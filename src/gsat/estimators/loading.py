@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gsat import _checks
 from gsat.costs import Metric
+from gsat.estimators.average import AverageClassifier
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.baselines import (
     ERMClassifier,
@@ -21,14 +22,15 @@ from gsat.estimators.baselines import (
     UniversalATClassifier,
 )
 from gsat.estimators.classifier import TorchClassifier
-from gsat.estimators.description import GIVEN, check_description, check_tensors
+from gsat.estimators.description import GIVEN, check_average, check_description, check_tensors
 from gsat.estimators.folder import fill, read_folder
 from gsat.estimators.gsat import GSATClassifier
+from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
 from gsat.estimators.module import build_module
 from gsat.estimators.regressor import GSATRegressor
 from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
-from gsat.estimators.saving import INSTANCE, LISTS, NOT_SAVED
+from gsat.estimators.saving import AVERAGE, INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
 from gsat.models.build import NAMED as OWN
 from gsat.training import History
@@ -42,12 +44,14 @@ KINDS: tuple[type[TorchEstimator], ...] = (
     UniversalATClassifier,
     StructuredATClassifier,
     LinearClassifier,
+    LDAClassifier,
     GroupDROClassifier,
     CORALClassifier,
     RandomDrawsClassifier,
     GSATRegressor,
 )
 BY_NAME = {kind.__name__: kind for kind in KINDS}
+CLASSIFIERS = tuple(name for name, kind in BY_NAME.items() if issubclass(kind, TorchClassifier))
 UNUSED = {"n_inner"}  # saved by earlier versions with estimators that made no use of it, and no longer have it
 
 
@@ -81,9 +85,11 @@ def load(folder: str | Path, *, module: nn.Module | None = None, trust_module: b
 
 def _fitted(
     path: Path, tensors: dict[str, Tensor], about: dict[str, Any], module: nn.Module | None, *, trust_module: bool
-) -> TorchEstimator:
+) -> TorchEstimator | AverageClassifier:
     """The estimator of a folder, every field of which is checked before it is used."""
-    _checks.one_of("estimator", about.get("estimator"), tuple(BY_NAME))
+    _checks.one_of("estimator", about.get("estimator"), (*BY_NAME, AVERAGE))
+    if about["estimator"] == AVERAGE:
+        return AverageClassifier.of(_members(path, tensors, about, module, trust_module=trust_module))
     kind = BY_NAME[about["estimator"]]
     allowed = set(kind._get_param_names()) - set(NOT_SAVED)
     if isinstance(about.get("params"), dict):
@@ -109,6 +115,29 @@ def _fitted(
     fill(estimator.module_, weights, path)
     estimator.history_ = History(**about.get("history", {}))
     return estimator
+
+
+def _members(
+    path: Path, tensors: dict[str, Tensor], about: dict[str, Any], module: nn.Module | None, *, trust_module: bool
+) -> list[TorchClassifier]:
+    """The classifiers of an average, each checked as if it stood alone."""
+    shared, members = check_average(about)
+    own: list[dict[str, Tensor]] = [{} for _ in members]
+    for name, value in tensors.items():
+        number, _, rest = name.partition(":")
+        if not number.isdecimal() or str(int(number)) != number or int(number) >= len(members):
+            raise ValueError(f"must have the tensors of its members, got the unknown tensor {_checks.shown(name)}")
+        own[int(number)][rest] = value
+    found: list[Any] = []
+    for i, (member, held) in enumerate(zip(members, own, strict=True)):
+        try:
+            _checks.one_of("estimator", member.get("estimator"), CLASSIFIERS)
+            fitted = {**member["fitted"], **shared}
+            one = _fitted(path, held, {**member, "fitted": fitted}, module, trust_module=trust_module)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"member {i}: {error}") from error
+        found.append(one)
+    return found
 
 
 def _module(path: Path, estimator: Any, n_outputs: int, weights: dict[str, Tensor], *, trust_module: bool) -> nn.Module:

@@ -94,9 +94,10 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
             f"the samples must have all {len(wanted)} features of the model, {len(absent)} are missing: "
             f'{listed(absent)}; "mean" or "zero" for missing features would fill them'
         )
-    if absent and missing == "mean" and not classifier.standardize:
+    members = members_of(classifier)
+    if absent and missing == "mean" and not all(one.standardize for one in members):
         raise ValueError('missing = "mean" needs a model with standardize=True, which keeps the means of training')
-    if absent and missing == "mean" and classifier.prepare == "zscore":
+    if absent and missing == "mean" and any(one.prepare == "zscore" for one in members):
         raise ValueError(
             'missing = "mean" needs a model with prepare="none" or "centre", got "zscore": the z-score of a '
             "sample depends on all its features"
@@ -105,7 +106,7 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
 
 
 def probabilities(
-    classifier: TorchClassifier, X: Any, alignment: Alignment, missing: Fill, batch: Any = None
+    classifier: Any, X: Any, alignment: Alignment, missing: Fill, batch: Any = None
 ) -> NDArray[np.float64]:
     """The probability of each class, for samples whose features are in any order.
 
@@ -129,8 +130,16 @@ def probabilities(
     """
     if X.shape[0] == 0:
         raise ValueError("X must have at least one sample, got none")
-    filled = classifier.mean_ if missing == "mean" else np.zeros(len(alignment.order), np.float32)
-    return classifier._chances(classifier._seen(Aligned(X, alignment.order, filled), batch))
+    members, found = members_of(classifier), []
+    for one in members:
+        filled = one.mean_ if missing == "mean" else np.zeros(len(alignment.order), np.float32)
+        found.append(one._chances(one._seen(Aligned(X, alignment.order, filled), batch)))
+    return np.asarray(sum(found) / len(members))
+
+
+def members_of(classifier: Any) -> list[TorchClassifier]:
+    """The models of an average; a single one otherwise."""
+    return list(getattr(classifier, "estimators_", [classifier]))
 
 
 class Aligned:

@@ -42,7 +42,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         Mean and deviation of the numbers in training.
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None, groups: Any = None) -> Any:
         """Train on samples with numbers.
 
         Parameters
@@ -55,6 +55,8 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
             One weight >= 0 for each sample, by which rows are drawn into groups, as in `GSATClassifier.fit`; or None.
         batch
             One id per sample, for a structure in each batch and for prepare="centre"; or None.
+        groups
+            One id per sample: early stopping holds out all rows of a group, or none; or None.
 
         Returns
         -------
@@ -64,7 +66,8 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         X, y = self._checked(X, y, y_numeric=True)
         weights = checked_weights(sample_weight, X)
         self._standardise_targets(y, weights)
-        self._fit(Samples(X, self._targets(y), weights, batch).prepared(self.prepare), 1, half_squared_error)
+        samples = Samples(X, self._targets(y), weights, batch, groups)
+        self._fit(samples.prepared(self.prepare), 1, half_squared_error)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:

@@ -29,18 +29,24 @@ class Samples:
         (n,), >= 0, or None for 1 each.
     batch
         One id for each sample, (n,), or None.
+    group
+        Rows that are held out together have the same id, (n,); None: each row by itself.
     """
 
     X: Any
     targets: NDArray[Any]
     weights: NDArray[np.float64] | None = None
     batch: NDArray[Any] | None = None
+    group: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.batch is not None:
             object.__setattr__(self, "batch", np.asarray(self.batch))
         if self.batch is not None and len(self.batch) != len(self.targets):
             raise ValueError(f"batch must have one id per sample of X ({len(self.targets)}), got {len(self.batch)}")
+        if self.group is not None:
+            codes = _checks.batch_codes(self.group, len(self.targets), "groups")
+            object.__setattr__(self, "group", codes.numpy())
 
     def prepared(self, prepare: str) -> Samples:
         """The same samples with X as `prepare` has it."""
@@ -99,7 +105,7 @@ def hold_out(
     samples
         Rows of weight 0 are in neither.
     fraction
-        The share that is held out.
+        The share that is held out; where rows belong together, as nearly as whole groups allow.
     batches
         Ids of the batches that are held out instead, or None.
     by_class
@@ -119,13 +125,18 @@ def hold_out(
     else:
         fraction = _checks.number("validation_fraction", fraction, above=0, below=1)
         classes = samples.targets[rows] if by_class else np.zeros(len(rows))
-        away = np.zeros(len(rows), bool)
-        for label in np.unique(classes):
-            (mine,) = np.nonzero(classes == label)
-            away[mine[(np.arange(len(mine)) + 0.5) / len(mine) < fraction]] = True
-        sizes = np.unique(classes, return_counts=True)[1]
+        _, codes, sizes = np.unique(classes, return_inverse=True, return_counts=True)
         rule, got = "validation_fraction", f"{fraction:g} of {len(rows)}"
-        more, less = f"; take more than {0.5 / sizes.max():.3g}", f"; take less than {1 - 0.5 / sizes.min():.3g}"
+        if samples.group is None:
+            away = np.zeros(len(rows), bool)
+            for code in range(len(sizes)):
+                (mine,) = np.nonzero(codes == code)
+                away[mine[(np.arange(len(mine)) + 0.5) / len(mine) < fraction]] = True
+            more, less = f"; take more than {0.5 / sizes.max():.3g}", f"; take less than {1 - 0.5 / sizes.min():.3g}"
+        else:
+            away = _whole_groups(samples.group[rows], codes, fraction * sizes)
+            got += f" in {len(np.unique(samples.group[rows]))} groups"
+            more, less = "; take more, or smaller groups", "; take less, or smaller groups"
     train, held = np.sort(rows[~away]), rows[away]
     if len(held) == 0 or len(train) < 2:
         remedy = less if len(held) else more
@@ -133,6 +144,20 @@ def hold_out(
     if by_class and len(np.unique(samples.targets[train])) < len(np.unique(samples.targets[rows])):
         raise ValueError(f"{rule} must leave every class among the rows to train on, got {got}{less}")
     return train, held
+
+
+def _whole_groups(group: NDArray[Any], codes: NDArray[np.int64], wanted: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows are held out, (n,): groups are taken in the order of their first rows, where that brings the rows of
+    each class nearer to the wanted numbers, by the sum of the differences.
+    """
+    _, first, mine = np.unique(group, return_index=True, return_inverse=True)
+    rows = np.split(np.argsort(mine, kind="stable"), np.cumsum(np.bincount(mine))[:-1])
+    away = np.zeros(len(group), bool)
+    for one in np.argsort(first):
+        left = wanted - np.bincount(codes[rows[one]], minlength=len(wanted))
+        if np.abs(left).sum() < np.abs(wanted).sum():
+            away[rows[one]], wanted = True, left
+    return away
 
 
 def _in_batches(samples: Samples, batches: Any, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

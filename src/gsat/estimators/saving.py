@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from gsat.costs import Metric
 from gsat.estimators.description import GIVEN, check_description, check_tensors
@@ -19,11 +20,30 @@ NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "tem
 LISTS = {"classes_": None, "feature_names_in_": object, "batches_": None}  # with their dtypes, where JSON does not tell
 
 
+AVERAGE = "AverageClassifier"  # whose members are in one folder
+SHARED = ("classes_", "n_features_in_", "feature_names_in_")  # what is the same for all members
 INSTANCE = "instance:"  # before the class of a module that was given as an object
 
 
 def save(estimator: Any, folder: str | Path) -> Path:
     """Write a fitted estimator as a folder that `gsat.load` opens."""
+    return write_folder(folder, *_described(estimator))
+
+
+def save_average(members: Sequence[Any], folder: str | Path) -> Path:
+    """Write fitted classifiers as one folder; what they have in common stands there once, tensors have numbers."""
+    every = [_described(one) for one in members]
+    shared = {name: value for name, value in every[0][1]["fitted"].items() if name in SHARED}
+    for _, about in every:
+        about["fitted"] = {name: value for name, value in about["fitted"].items() if name not in SHARED}
+    tensors = {f"{i}:{name}": value for i, (own, _) in enumerate(every) for name, value in own.items()}
+    return write_folder(
+        folder, tensors, {"estimator": AVERAGE, "fitted": shared, "members": [about for _, about in every]}
+    )
+
+
+def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a fitted estimator, and everything else, checked as they will be when they are loaded."""
     check_is_fitted(estimator, "module_")
     given = estimator.get_params(deep=False)
     params = {name: _plain(name, value) for name, value in given.items() if name not in NOT_SAVED}
@@ -46,7 +66,7 @@ def save(estimator: Any, folder: str | Path) -> Path:
     check_finite(estimator.module_)
     check_description(about, set(params))  # what could not be loaded is not written
     check_tensors(tensors, fitted)
-    return write_folder(folder, tensors, about)
+    return tensors, about
 
 
 def _plain(name: str, value: Any) -> Any:

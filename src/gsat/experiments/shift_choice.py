@@ -23,7 +23,8 @@ class Method:
 
     families, metrics: those of its candidates
     strengths:         of a family, the only ones that it may take; all where there are none
-    prepared:          whether it chooses the preparation too: linear models from all, networks take that of the base
+    prepared:          whether it chooses the preparation too: families of `free` from all, others that of the base
+    free:              families that were trained with every preparation, whatever the base
     otherwise:         the families where there are no such candidates, since all training rows are of one batch
     """
 
@@ -32,6 +33,7 @@ class Method:
     metrics: tuple[str, ...] = (NONE,)
     strengths: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     prepared: bool = False
+    free: tuple[str, ...] = LINEAR
     otherwise: tuple[str, ...] = ()
 
     def among(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -43,7 +45,7 @@ class Method:
             return replace(self, families=self.otherwise, otherwise=()).among(rows)
         if not self.prepared:
             return found[found["prepare"] == "none"]
-        return found[found["family"].isin(LINEAR) | (found["prepare"] == base(rows)["prepare"])]
+        return found[found["family"].isin(self.free) | (found["prepare"] == base(rows)["prepare"])]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,13 @@ PLAIN = (
     Method("unstructured", ("unstructured",)),
     *(Method(structure, (structure,)) for structure in STRUCTURES),
     *(Method(name, (structure,), (AUTO,)) for name, structure in zip(IN_METRIC, STRUCTURES, strict=True)),
-    Method(GSAT_ALL, ("logistic", "erm", "universal", "low-rank"), (NONE, AUTO), {"erm": (1.0,)}),
+    Method(  # as GSATClassifierCV: ERM networks of the usual length, with every preparation
+        GSAT_ALL,
+        ("logistic", "lda", "erm", "universal", "low-rank"),
+        (NONE, AUTO),
+        {"erm": (1.0,)},
+        free=(*LINEAR, "erm"),
+    ),
 )
 ABLATION = (
     Method("low-rank, within", ("low-rank",), ("within",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,10 @@ def averaged(
     return pd.DataFrame(found)
 
 
-def fold(table: Table, task: Task, held_out: str, setting: Setting) -> tuple[pd.DataFrame, NDArray[np.float64]]:
-    """All candidates trained without the batch `held_out` and tested on it.
+def fold(
+    table: Table, task: Task, held_out: str, setting: Setting, families: Collection[str] | None = None
+) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+    """All candidates, or those of some families, trained without the batch `held_out` and tested on it.
 
     Returns a row for each candidate, and the probabilities (candidates, n_test, classes) that they predict.
 
@@ -113,6 +115,8 @@ def fold(table: Table, task: Task, held_out: str, setting: Setting) -> tuple[pd.
     candidates += linear(setting, prepares)
     rows, shares = [], []
     for one in dict.fromkeys(candidates):
+        if families is not None and one.family not in families:
+            continue
         score, loss, seconds = known.get(one) or _inner(one, inner, setting)
         row, share = _tested(one, outer, task, held_out, setting, CHOOSING)
         rows.append({**row, "inner": score, "inner_loss": loss, "seconds": row["seconds"] + seconds})
