@@ -11,7 +11,7 @@ from gsat.experiments.shift_candidates import NONE, Candidate, Setting
 from gsat.experiments.shift_choice import CANDIDATE, GSAT_ALL, PREPARED
 
 LDA = "lda"
-WITHIN, AUTO = "within", "auto"
+WITHIN, BATCHES = "within", "batches"
 
 
 def usual_choice(choice: pd.DataFrame, method: str) -> Candidate:
@@ -36,7 +36,7 @@ def advised(choice: pd.DataFrame, method: str) -> Candidate | None:
 def options(one: Candidate | None, setting: Setting, *, learnt: str) -> list[str]:
     """The options of `gsat train` for a candidate.
 
-    learnt: from what a metric was learnt, "auto" (batches) or "within"
+    learnt: from what a metric was learnt, "batches" or "within"
     """
     if one is None:
         return ["--choose", *_training(setting, inner=True)]
@@ -47,7 +47,8 @@ def options(one: Candidate | None, setting: Setting, *, learnt: str) -> list[str
         return ["--defence", "erm", *shared, *_training(setting, length=one.strength)]
     if one.family == "pgd":
         return ["--defence", "pgd", "--eps", f"{one.strength:g}", *shared, *_training(setting, inner=True)]
-    metric = ["none"] if one.metric == NONE else [learnt, "--gamma", f"{one.gamma:g}"]
+    isotropic = one.metric == NONE  # with gamma 0; batches it is, so that the adversary is told of them
+    metric = [learnt, "--gamma", f"{0 if isotropic else one.gamma:g}"]
     adversary = ["--defence", one.family, "--budget", f"{one.strength:g}", "--metric", *metric]
     return [*adversary, *shared, *_training(setting, inner=True)]
 

@@ -74,7 +74,7 @@ def tried(place: Place, data: str, tested: str, setting: Setting, candidates: li
     rows = []
     for one in candidates:
         score, loss, seconds = inner_score(Candidate(**one), splits, setting)
-        rows.append({"tested": tested, **one, "inner": score, "inner_loss": loss, "seconds": seconds})
+        rows.append({**one, "inner": score, "inner_loss": loss, "seconds": seconds})
     return pd.DataFrame(rows)
 
 
@@ -83,9 +83,7 @@ def taken(
 ) -> pd.DataFrame:
     """Candidates trained on all other units, and tested on this one."""
     outer = sides(place.subject, tested, setting.folds).outer
-    return pd.DataFrame(
-        [{"tested": tested, **test_of(Candidate(**one), outer, setting, seed)[0]} for one in candidates]
-    )
+    return pd.DataFrame([test_of(Candidate(**one), outer, setting, seed)[0] for one in candidates])
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ _NAMES = {
     MAJORITY: "majority class",
     REFERENCE: "logistic regression",
     "LDA": "shrinkage LDA",
-    "erm": "network",
-    "pgd": "network, PGD",
+    "erm": "plain network",
+    "pgd": "network trained with PGD",
     "universal": "GSAT universal",
     "group-sparse": "GSAT group-sparse",
     "low-rank": "GSAT low-rank",
@@ -26,7 +26,7 @@ TITLES = {key: _NAMES[key.removesuffix(PREPARED)] + (", prepared" if PREPARED in
 
 USUAL = Setting(
     budgets=(0.02, 0.06, 0.15), metric_budgets=(0.02, 0.06, 0.15), lengths=(0.5, 1.0, 2.0),
-    cs=(1e-3, 3e-2, 1.0), metric_cs=(), shrinkages=(0.05, 0.2, 0.6),
+    cs=(1e-3, 3e-2, 1.0), metric_cs=(), shrinkages=(0.05, 0.2, 0.6), n_outer=150,
 )  # fmt: skip
 QUICK = Setting(
     budgets=(0.03, 0.1), metric_budgets=(0.03, 0.1), lengths=(0.5, 1.0), cs=(1e-3, 3e-2), metric_cs=(),

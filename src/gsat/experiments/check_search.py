@@ -61,7 +61,7 @@ class Search:
                 """Run a stage; on the bar it takes what was expected of it, however many pieces it has."""
                 total = sum(piece.effort for piece in stage) or 1.0
                 stage = [replace(piece, effort=piece.effort * expected / total) for piece in stage]
-                return pd.concat(run(stage, self.place, jobs=self.jobs, threads=1, told=advance), ignore_index=True)
+                return _rows(stage, run(stage, self.place, jobs=self.jobs, threads=1, told=advance))
 
             first, second, third = self.expected()
             plain = done(self.first(), first)
@@ -142,7 +142,7 @@ class Search:
         """What all stages take on one core, without what is done; later stages count as far as they are known."""
         stages = [self.first()]
         while len(stages) < 3 and all(piece.done(self.place) for piece in stages[-1]):
-            rows = pd.concat([piece.run(self.place) for stage in stages for piece in stage], ignore_index=True)
+            rows = pd.concat([_rows(stage, [piece.run(self.place) for piece in stage]) for stage in stages])
             stages.append(self.second(rows) if len(stages) == 1 else self.third(self.choice(rows)))
         left = [_share_left(stage, self.place) for stage in stages] + [1.0] * (3 - len(stages))
         return sum(share * each for share, each in zip(left, self.expected(), strict=True))
@@ -157,6 +157,12 @@ class Search:
     def _seconds(self, part: Iterable[Candidate]) -> float:
         speed = self.speed or Speed(0.1, 0.1, 0.01, 0.02)
         return sum(speed.of(one, self.setting) for one in part)
+
+
+def _rows(stage: Stage, found: list[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all pieces, with the unit of each: text, which it would not be in a file that was read again."""
+    pairs = zip(stage, found, strict=True)
+    return pd.concat([rows.assign(tested=piece.arguments["tested"]) for piece, rows in pairs], ignore_index=True)
 
 
 def _share_left(stage: Stage, place: Place) -> float:

@@ -95,11 +95,12 @@ def _decided(scores: pd.DataFrame, found: pd.DataFrame, *, by_batch: bool) -> tu
         )
     winners = found.index[found["beats"]]
     ours_ahead = [name for name in winners if is_ours(name)]
-    genuine = [name for name in ours_ahead if _beyond_preparation(scores, name)]
+    others = [name for name in winners if not is_ours(name)]
+    genuine = [name for name in ours_ahead if _beyond_simpler(scores, name, others)]
     if genuine:
         name = found.loc[genuine, "mean"].idxmax()
         return name, f"{_ahead(found, name)} on @{_beside(scores, found, name)}"
-    if others := [name for name in winners if not is_ours(name)]:
+    if others:
         name = found.loc[others, "mean"].idxmax()
         return name, (
             f"{_ahead(found, name)} on @, and GSAT adds nothing that can be told from chance: use {_in_words(name)}"
@@ -114,11 +115,14 @@ def _decided(scores: pd.DataFrame, found: pd.DataFrame, *, by_batch: bool) -> tu
     return REFERENCE, _no_win(found.loc[best], _in_words(best), n, by_batch=by_batch)
 
 
-def _beyond_preparation(scores: pd.DataFrame, name: str) -> bool:
-    """Whether a method that chooses its preparation beats logistic regression that does so too."""
-    if PREPARED not in name:
-        return True
-    return summed_up(scores[name] - scores[REFERENCE + PREPARED])["low"] > EQUAL
+def _beyond_simpler(scores: pd.DataFrame, name: str, others: Sequence[str]) -> bool:
+    """Whether a method also beats simpler ones: those that beat logistic regression, and this with a preparation.
+
+    Methods that choose a preparation are compared only with those that do so too, since they may need a whole batch.
+    """
+    rivals = [rival for rival in others if PREPARED in name or PREPARED not in rival]
+    rivals += [REFERENCE + PREPARED] if PREPARED in name else []
+    return all(summed_up(scores[name] - scores[rival])["low"] > EQUAL for rival in rivals)
 
 
 def _beside(scores: pd.DataFrame, found: pd.DataFrame, name: str) -> str:

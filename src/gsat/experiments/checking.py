@@ -14,7 +14,7 @@ from scipy import sparse
 
 from gsat import _checks
 from gsat.data import Table
-from gsat.experiments.check_commands import AUTO, WITHIN, advised, in_python
+from gsat.experiments.check_commands import BATCHES, WITHIN, advised, in_python
 from gsat.experiments.check_folds import Speed
 from gsat.experiments.check_methods import QUICK, QUICK_BATCHES, QUICK_SEEDS, REFERENCE, SEEDS, TITLES, USUAL
 from gsat.experiments.check_result import CheckResult
@@ -142,8 +142,8 @@ def quicker(limits: Limits, quick: bool) -> Limits:
 
 
 def learnt(subject: Subject) -> str:
-    """From what the metric was learnt where a unit was left out: "auto" (batches), or "within" where one was left."""
-    return AUTO if len(np.unique(np.asarray(subject.table.batch))) > 2 else WITHIN
+    """From what the metric was learnt where a unit was left out: "batches", or "within" where one was left."""
+    return BATCHES if len(np.unique(np.asarray(subject.table.batch))) > 2 else WITHIN
 
 
 def _table(X: Any, y: Any, batch: Any, group: Any, limits: Limits, seed: int) -> tuple[Table, list[str]]:
@@ -167,5 +167,5 @@ def _table(X: Any, y: Any, batch: Any, group: Any, limits: Limits, seed: int) ->
 
 def _time(seconds: float) -> str:
     if seconds < 90:
-        return f"{max(1, round(seconds))} seconds"
+        return f"{max(2, round(seconds))} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
