@@ -54,6 +54,16 @@ def check(
     -------
     CheckResult
         A table, a verdict in a sentence, and the line that trains the winner.
+
+    Examples
+    --------
+    >>> import gsat, numpy as np, pandas as pd
+    >>> from anndata import AnnData
+    >>> obs = pd.DataFrame({"cell_type": ["B"] * 6, "donor": ["d1", "d2"] * 3}, index=list("abcdef"))
+    >>> gsat.tl.check(AnnData(np.eye(6), obs=obs), "cell_type", "donor")
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold at least two classes, got B alone
     """
     _check_anndata(adata)
     X, labels = _matrix(adata, layer), _column(adata, "labels_key", labels_key)

@@ -29,7 +29,9 @@ def scores(n=6, **gains):
 def test_nothing_beats_logistic_regression():
     found = judge(scores(), by_batch=True)
     assert found.method == "logistic"
-    assert found.sentence.startswith("Logistic regression is as good on batches never seen: use it (the best of GSAT")
+    assert found.sentence.startswith(
+        "Logistic regression is as good on batches never seen: use it (the best form of GSAT"
+    )
     assert "about 80 % balanced accuracy" in found.outlook
     assert "70 to 90 in the 6" in found.outlook
 

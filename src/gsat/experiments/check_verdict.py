@@ -135,7 +135,7 @@ def _beside(scores: pd.DataFrame, found: pd.DataFrame, name: str) -> str:
 
 def _no_win(row: Any, title: str, n: int, *, by_batch: bool) -> str:
     """The sentence where nothing beats logistic regression; row: the best of GSAT."""
-    gap = f"the best of GSAT, {title}, is {_points(row)} from it"
+    gap = f"the best form of GSAT, {title.removeprefix('GSAT ')}, is {_points(row)} from it"
     if row["high"] < -EQUAL:
         return f"Logistic regression is better on @: use it ({gap})"
     if row["high"] <= NARROW and row["low"] >= -NARROW and n > FEW_UNITS:

@@ -78,12 +78,15 @@ def check(
 
     Examples
     --------
+    No figure is given where it would mean nothing; here each batch holds one class:
+
     >>> import gsat
-    >>> from gsat.data import make_batches
-    >>> table = make_batches(n=120, d=8, seed=0)
-    >>> result = gsat.check(table.X, table.y, table.batch, quick=True)
-    >>> "logistic regression" in result.verdict
-    True
+    >>> gsat.check([[0.0], [1.0]] * 6, ["ill", "well"] * 6, batch=["lab 1", "lab 2"] * 6)
+    Traceback (most recent call last):
+        ...
+    ValueError: batch must have a batch of 5 samples or more with two classes that others have too, got none of 2: ...
+
+    Else `print(gsat.check(X, y, batch))` shows the table and the verdict.
     """
     n_jobs = _checks.count("n_jobs", n_jobs, least=1)
     _checks.not_anndata("X", X, "gsat.tl.check(adata, labels_key)")
