@@ -17,7 +17,8 @@ from gsat.cli.app import fail
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "model-single", "models", "results.csv",
     "evaluations.jsonl", "choice.csv", "choice.jsonl", "chosen.csv", "differences.csv", "curves.png", "report.html",
-    "perturbations.json", "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
+    "perturbations.json", "timing.csv", "metrics.json", "methods.csv", "batches.csv", "work",
+    "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces: all of it
@@ -32,6 +33,7 @@ LATER = (
     "prepare",
     "metric",
     "gamma",
+    "class_weight",
     "choice",
     "choice_single",
     "combine",
