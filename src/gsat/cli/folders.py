@@ -16,8 +16,9 @@ from gsat.cli.app import fail
 
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "model-single", "models", "results.csv",
-    "evaluations.jsonl", "choice.csv", "choice.jsonl", "chosen.csv", "differences.csv", "curves.png", "report.html",
-    "perturbations.json", "timing.csv", "metrics.json", "methods.csv", "batches.csv", "work",
+    "evaluations.jsonl", "choice.csv", "choice.jsonl", "metrics.json", "predictions.csv", "unlabelled.csv",
+    "trained_on.json", "map.csv", "features.csv", "chosen.csv", "differences.csv", "curves.png", "report.html",
+    "perturbations.json", "timing.csv", "methods.csv", "batches.csv", "work",
     "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
@@ -25,19 +26,10 @@ ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force r
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = (
-    "threads",
-    "early_stopping",
-    "validation_fraction",
-    "calibrate",
-    "prepare",
-    "metric",
-    "gamma",
-    "class_weight",
-    "choice",
-    "choice_single",
-    "combine",
-)  # not in runs of earlier versions
+LATER = (  # not in runs of earlier versions
+    "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "class_weight",
+    "choice", "choice_single", "combine", "hold_out", "normalise", "drop", "features", "unlabelled",
+)  # fmt: skip
 
 NONE = type(None)
 CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json
@@ -51,6 +43,7 @@ CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs
     "one_hot": (bool, NONE),
     "test_fraction": (float, int, NONE),
     "test_batch": (str, NONE),
+    **dict.fromkeys(("hold_out", "drop", "features", "unlabelled"), (str, NONE)),
     "per_batch": (bool,),
     "prepare": (str, NONE),
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +13,21 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors
+from gsat.cli.app import (
+    app,
+    at_least_one,
+    fail,
+    given,
+    import_from_here,
+    say,
+    user_errors,
+    visible,
+    warn,
+    warnings_kept,
+)
 from gsat.cli.choices import stored_choice
-from gsat.cli.files import write_table
+from gsat.cli.conflicts import refuse_what_is_set_aside
+from gsat.cli.files import table_bytes, write_table, write_together
 from gsat.cli.folders import running, stored_threads, write_json
 from gsat.data.source import Source, fingerprint
 
@@ -44,6 +57,10 @@ def train(
     test_batch: options.TestBatch = None,
     standardize: options.Standardize = None,
     prepare: options.PrepareOrChoose = None,
+    normalise: options.Normalise = "none",
+    drop: options.Drop = None,
+    features: options.Features = None,
+    unlabelled: options.Unlabelled = "error",
     choose: Annotated[
         bool,
         typer.Option(
@@ -88,6 +105,7 @@ def train(
     max_memory: options.MaxMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     force: options.Force = False,
+    raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
@@ -104,18 +122,31 @@ def train(
     _checks.number("c", c, above=0)
     _checks.number("gamma", gamma, least=0)
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
-    _refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
+    refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
     source = Source.given(
-        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
-    ).tested_on(fraction=test_fraction, batch=test_batch)
+        data,
+        label=label,
+        batch=batch,
+        ids=ids,
+        layer=layer,
+        pheno=pheno,
+        missing=missing,
+        one_hot=one_hot,
+        drop=drop,
+        features=features,
+        unlabelled=None if unlabelled == "error" else unlabelled,
+    ).tested_on(fraction=test_fraction, batch=test_batch, by_batch=True)
     if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
         typer.echo(
             f"gsat: {defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do",
             err=True,
         )
-    table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+    # before torch is imported: a wrong column is told at once
+    table, held_out = source.divide(data_dir, max_memory=max_memory)
     if metric in BY_BATCH and gamma > 0 and table.batch is None:
         fail(f"--metric {metric} needs --batch to tell the batches, got none")
+
+    noted = _note(table, held_out, normalise, pixels=source.is_pixels, is_file=source.is_file)
 
     if ":" in model:
         import_from_here()
@@ -123,8 +154,12 @@ def train(
     from gsat.estimators.candidates import beside
     from gsat.estimators.choosing import choose as choose_plan
     from gsat.estimators.choosing import train_together
+    from gsat.estimators.examining import examine
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.estimators.predicting import KNOWN, remembered
+    from gsat.estimators.predicting import unlabelled as predict_unlabelled
+    from gsat.estimators.wording import in_words, metric_in_words, numbers, plans_in_words
     from gsat.training.threads import use_threads
 
     plan = Plan(
@@ -145,6 +180,7 @@ def train(
         seed=seed,
         standardize=not source.is_pixels if standardize is None else standardize,
         prepare="none" if prepare in (None, "choose") else prepare,
+        normalise=normalise,
         per_batch=batch is not None
         or ((choose or prepare == "centre" or metric in BY_BATCH) and table.batch is not None),
         early_stopping=early_stopping,
@@ -165,7 +201,7 @@ def train(
         about["threads"] = n_threads
         return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
 
-    with running(out, config(), resume=resume, force=force):
+    with running(out, config(), resume=resume, force=force), warnings_kept() as told:
         if choose and members is None:
             asked: dict[str, Any] = {"prepare": prepare or "choose", "combine": combine, "jobs": jobs}
             made = choose_plan(table.train, plan, **asked, kept=out / "choice.jsonl", progress=progress)
@@ -175,80 +211,62 @@ def train(
         plans, others = ([replace(plan, **one) for one in some or ()] for some in (members or [{}], single))
         trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress)
         ready = {repr(plans[0]): trained.classifier}
-        classifier = train_together(table.train, plans, ready, jobs=jobs)
-        classifier.save(out / "model")
+        trained = replace(trained, predictor=train_together(table.train, plans, ready, jobs=jobs))
+        trained.predictor.save(out / "model")
         if others:
             train_together(table.train, others, ready, jobs=jobs).save(beside(out / "model"))
+        found = examine(trained, table, held_out, source, [*noted, *told])
+        frames = {"predictions.csv": found.predictions}
+        if unlabelled == "predict":
+            unknown = replace(source, unlabelled="only").read(data_dir, max_memory=max_memory)
+            frames["unlabelled.csv"] = predict_unlabelled(trained, unknown)
+        files = {name: table_bytes(out / name, frame, raw_text=raw_text) for name, frame in frames.items()}
+        stored = {KNOWN: remembered(table.train), "metrics.json": found.metrics}
+        files |= {name: json.dumps(content, indent=1, allow_nan=False).encode() for name, content in stored.items()}
+        write_together(out, files)
+    for warning in found.metrics["warnings"][len(noted) + len(told) :]:
+        warn(warning)
     say(
         {
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
+            **_left_out(table, frames),
             "classes": len(trained.classifier.classes_),
-            **({"chosen": _in_words(plans)} if choose else {}),
-            **({"for single samples": f"{beside(out / 'model')}: {_in_words(others)}"} if others else {}),
-            **({} if len(plans) > 1 else _metric_in_words(trained, table.train)),
+            **({"chosen": plans_in_words(plans)} if choose else {}),
+            **({"for single samples": f"{beside(out / 'model')}: {plans_in_words(others)}"} if others else {}),
+            **({} if len(plans) > 1 else metric_in_words(trained, table.train)),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
-            **_on_test(classifier, table.test, per_batch=plan.per_batch),
+            **(numbers(found.metrics) if as_json else in_words(found.metrics)),
+            **({} if found.not_tested is None else {"not_tested": found.not_tested}),
         },
         as_json,
     )
 
 
-def _refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str, *, choose: bool) -> None:
-    """Leave with a message where an option was given that the others leave without effect."""
-    for name in ("defence", "budget", "gamma"):
-        if choose and name in options_given:
-            fail(f"--choose chooses the {name} on batches left out: leave out --{name}, or --choose")
-    if choose and "eps" in options_given:
-        fail("--choose tries no defence with a norm bound: leave out --eps, or --choose")
-    if not choose and "combine" in options_given:
-        fail("--combine says what becomes of the candidates of --choose: leave it out, or give --choose")
-    if choose and metric == "none":
-        fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
-    for name in ("metric", "gamma"):
-        if not choose and name in options_given and defence not in (*_defaults.STRUCTURES, _defaults.LINEAR):
-            structures = ", ".join((*_defaults.STRUCTURES, _defaults.LINEAR))
-            fail(f"--{name} is for the structures of GSAT and linear models ({structures}), got --defence {defence}")
-    if "c" in options_given and (choose or defence != _defaults.LINEAR):
-        fail(f"--c is for --defence {_defaults.LINEAR}, got {'--choose' if choose else f'--defence {defence}'}")
-    if choose:
-        return
-    priced, structures = defence in _defaults.STRUCTURES, ", ".join(_defaults.STRUCTURES)
-    if defence == "erm" and (names := options_given & {"eps", "budget"}):
-        fail(f"--defence erm moves no sample: leave out --{' and --'.join(sorted(names))}, or take another defence")
-    if priced and "eps" in options_given:
-        fail(f"--eps is the norm bound of defences that are not GSAT, got --defence {defence}: give it as --budget")
-    if not priced and "budget" in options_given:
-        fail(f"--budget is for the structures of GSAT ({structures}), got --defence {defence}: give it as --eps")
+def _note(table: Any, held_out: Any, normalise: str, *, pixels: bool, is_file: bool) -> list[str]:
+    """Say what makes a result doubtful before anything is trained, and return it; the features of a file are told."""
+    from gsat.data.doubts import before_training
+    from gsat.data.headings import in_words
+
+    if is_file:
+        n_features = math.prod(table.X.shape[1:])
+        typer.echo(f"gsat: features {visible(in_words(table.feature_names, n_features))}", err=True)
+    found = before_training(table, held_out, normalise, pixels=pixels)
+    for warning in found:
+        warn(warning)
+    return found
 
 
-def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:
-    """In which metric the adversary of GSAT moved the samples; nothing for other defences."""
-    plan, metric = trained.plan, trained.classifier.metric_
-    if plan.defence not in _defaults.STRUCTURES:
+def _left_out(table: Any, frames: dict[str, Any]) -> dict[str, str]:
+    """What became of the samples without a label or a batch."""
+    if not table.left_out:
         return {}
-    if metric is None:
-        return {"metric": "isotropic"}
-    batches = len(set(rows.batch.tolist())) if plan.per_batch else 1
-    learnt = f"from {batches} batches" if batches > 1 else "inside the classes"
-    return {"metric": f"{len(metric.stretch)} directions, learnt {learnt}, gamma {plan.gamma:g}"}
-
-
-def _in_words(plans: list[Any]) -> str:
-    """What --choose chose: the best, and how many of each kind are averaged."""
-    plan = plans[0]
-    sizes = {"erm": "", "lda": f", shrinkage {plan.size:g}", "linear": f", C {plan.size:g}, gamma {plan.gamma:g}"}
-    adversary = sizes.get(plan.defence, f", budget {plan.size:g}, gamma {plan.gamma:g}")
-    units = "" if plan.defence in ("linear", "lda") else f", {plan.options['hidden']} hidden units"
-    best = f"{plan.defence}, prepare {plan.prepare}{units}{adversary}"
-    if len(plans) == 1:
-        return best
-    counts = ", ".join(f"{count} {name}" for name, count in Counter(one.defence for one in plans).most_common())
-    return f"the average of {len(plans)} ({counts}), the best of them {best}"
+    what = "predicted in unlabelled.csv" if "unlabelled.csv" in frames else "left out"
+    return {"unlabelled": f"{table.left_out} samples without a label or a batch, {what}"}
 
 
 def _lam(text: str) -> float | str:
@@ -258,23 +276,3 @@ def _lam(text: str) -> float | str:
         return float(text)
     except ValueError:
         fail(f'--lam must be a number, "auto" or "paper", got {text!r}')
-
-
-def _on_test(classifier: Any, test: Any, *, per_batch: bool) -> dict[str, Any]:
-    """The accuracy on the test rows; those that cannot be tested are counted apart, with the reason."""
-    from gsat.estimators.from_table import known_rows, predictable_rows, samples
-
-    there = predictable_rows(test, classifier, per_batch=per_batch)
-    known = known_rows(there, classifier)
-    found: dict[str, Any] = {"test_accuracy": None}
-    if len(known):
-        batch = there.batch if per_batch else None
-        right = classifier.predict(samples(there), batch) == there.y
-        found["test_accuracy"] = float(right.sum() / len(known))
-    reasons = {
-        "alone in their batch, which cannot be centred": len(test) - len(there),
-        "of classes that are not among the training samples": len(there) - len(known),
-    }
-    if any(reasons.values()):
-        found["not_tested"] = "; ".join(f"{count} samples {why}" for why, count in reasons.items() if count)
-    return found

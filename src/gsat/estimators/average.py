@@ -203,6 +203,21 @@ class AverageClassifier(ByProbability):
         return NEEDS_BATCH if any(one.prepare == NEEDS_BATCH for one in self.estimators_) else "none"
 
     @property
+    def normalise(self) -> str:
+        """As the members are normalised, which are all alike."""
+        return str(self.estimators_[0].normalise)
+
+    @property
+    def calibrate(self) -> bool:
+        """Whether all members are calibrated."""
+        return all(one.calibrate for one in self.estimators_)
+
+    @property
+    def values_(self) -> dict[str, float] | None:
+        """What the values of the training samples looked like, where it was kept."""
+        return getattr(self.estimators_[0], "values_", None)
+
+    @property
     def perturb(self) -> Any:
         """There is none."""
         raise _refused("perturb")

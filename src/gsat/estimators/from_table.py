@@ -13,6 +13,8 @@ from torch import nn
 
 from gsat import _defaults, registry
 from gsat.data import Table
+from gsat.data.values import looks
+from gsat.estimators.average import AverageClassifier
 from gsat.estimators.baselines import (
     EpsClassifier,
     ERMClassifier,
@@ -44,7 +46,7 @@ class Plan:
         Its name in `gsat.registry`, "linear" for a `LinearClassifier`, or "lda" for an `LDAClassifier`.
     size
         A fraction of E‖X‖₂: the budget of GSAT, the eps of the others; C of a linear model, the shrinkage of LDA.
-    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare
+    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare, normalise
         As in `GSATClassifier`; seed is its random_state.
     n_inner
         Gradients for a group; None for the default of the classifier.
@@ -79,6 +81,7 @@ class Plan:
     seed: int = 0
     standardize: bool = False
     prepare: str = _defaults.PREPARE
+    normalise: str = _defaults.NORMALISE
     per_batch: bool = False
     device: str | None = None
     early_stopping: bool = False
@@ -102,10 +105,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trained:
-    """A fitted classifier and the plan it comes from."""
+    """A fitted classifier and the plan it comes from; `predictor` is what predicts: itself, or an average with it."""
 
     classifier: TorchClassifier
     plan: Plan
+    predictor: TorchClassifier | AverageClassifier
 
     @property
     def module(self) -> nn.Module:
@@ -143,7 +147,8 @@ def train(
     batch = table.batch if plan.per_batch else None
     x, seed = samples(table), plan.seed
     classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume)
-    return Trained(classifier, plan)
+    classifier.values_ = looks(table.X)
+    return Trained(classifier, plan, classifier)
 
 
 def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
@@ -165,6 +170,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         solved: dict[str, Any] = {
             "standardize": plan.standardize,
             "prepare": plan.prepare,
+            "normalise": plan.normalise,
             "class_weight": plan.class_weight,
             "calibrate": plan.calibrate,
             "validation_fraction": plan.validation_fraction,
@@ -186,6 +192,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "standardize": plan.standardize,
         "prepare": plan.prepare,
         "class_weight": plan.class_weight,
+        "normalise": plan.normalise,
         "random_state": plan.seed,
         "early_stopping": plan.early_stopping,
         "validation_fraction": plan.validation_fraction,

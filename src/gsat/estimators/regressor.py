@@ -67,7 +67,7 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         weights = checked_weights(sample_weight, X)
         self._standardise_targets(y, weights)
         samples = Samples(X, self._targets(y), weights, batch, groups)
-        self._fit(samples.prepared(self.prepare), 1, half_squared_error)
+        self._fit(samples.prepared(self.prepare, self.normalise), 1, half_squared_error)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:
