@@ -16,7 +16,7 @@ KEYS = "Left and right arrows read the values."
 class Figures:
     """The specifications by the id of the element.
 
-    A specification is plain data for JSON: kind (line, scatter, forest, bars or image), title, hint for screen readers,
+    A specification is plain data for JSON: kind (line, scatter, forest, bars, image or map), title, hint for screen readers,
     and what assets/charts.js reads for that kind.
     """
 

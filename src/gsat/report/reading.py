@@ -13,8 +13,12 @@ from typing import Any
 import pandas as pd
 
 from gsat._files import parse_json, read_bytes, read_json
+from gsat.report import difference
+from gsat.report.metrics import Metrics, read_metrics
 
-RESULTS = ("results.csv", "log.jsonl", "perturbations.json", "timing.csv")  # one of them makes a folder a result
+RESULTS = (  # one of them makes a folder a result
+    "results.csv", "log.jsonl", "perturbations.json", "timing.csv", "metrics.json", difference.FILE,
+)  # fmt: skip
 INTERNAL = {"model", "models", "checkpoint"}
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 LARGEST = 3_000_000  # bytes of a picture that is put into the page
@@ -32,6 +36,8 @@ class Result:
     perturbations: list[dict[str, Any]] = field(default_factory=list)
     pictures: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # name -> (media type, bytes)
     left_out: list[str] = field(default_factory=list)  # pictures that are too large
+    metrics: Metrics | None = None
+    diagnosis: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -46,10 +52,12 @@ class Result:
 
 
 def find(folder: Path) -> list[Path]:
-    """The result folders: the folder itself, or else those below it.
+    """The result folders: the folder itself, or else those below it; or a file of `gsat diagnose`.
 
     Those that config.json lists as `sections` come first and in its order, the others in that of their names.
     """
+    if folder.is_file() and folder.suffix == ".json":
+        return [folder]
     if not folder.is_dir():
         raise ValueError(
             f"the report needs a folder of results, got {folder}{'' if folder.exists() else ', which is not there'}"
@@ -72,7 +80,9 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read(folder: Path) -> Result:
-    """Everything in one result folder that the page can show."""
+    """Everything in one result folder that the page can show; of a diagnosis.json itself, that alone."""
+    if folder.is_file():
+        return Result(folder, diagnosis=difference.read_diagnosis(folder))
     tables = {path.stem: read_csv(path) for path in sorted(folder.glob("*.csv"))}
     pictures, left_out = {}, []
     for path in sorted(folder.iterdir()):
@@ -89,7 +99,11 @@ def read(folder: Path) -> Result:
         unit = _unit(folder / "model" / "model.json")
         if attacks is not None:
             tables["results"] = attacks if unit is None or "unit" in attacks else attacks.assign(unit=unit)
-    return Result(folder, config, tables, log, read_perturbations(folder), pictures, left_out)
+    diagnosis = difference.read_diagnosis(folder / difference.FILE)
+    if diagnosis is not None:
+        pictures.pop("diagnosis.png", None)  # the same figures
+    metrics = read_metrics(folder)
+    return Result(folder, config, tables, log, read_perturbations(folder), pictures, left_out, metrics, diagnosis)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
