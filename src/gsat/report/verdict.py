@@ -113,7 +113,7 @@ def _compared(predictions: pd.DataFrame | None) -> str:
         return f"On these samples the two cannot be told apart: {detail}."
     if only > other:
         return f"This model is ahead, by more than chance explains on these samples: {detail}."
-    return f"Logistic regression is ahead, by more than chance explains on these samples: {detail}. It may be the better choice."
+    return f"Logistic regression is ahead, by more than chance explains on these samples: {detail}."
 
 
 def sign_test(first: int, second: int) -> float:

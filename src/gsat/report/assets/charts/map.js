@@ -29,7 +29,7 @@ function drawMap(spec, width) {
     y: { label: spec.y_label, domain: withMargin(ys), ticks: 5, tickSize: 0 },
     marks,
   });
-  const top = Number(node.getAttribute("height")) + 8;
+  const top = Number(node.getAttribute("height")) + 12;
   const height = top + 18 * legend.length;
   node.setAttribute("height", height);
   node.setAttribute("viewBox", `0 0 ${width} ${height}`);
