@@ -41,7 +41,8 @@ def test_help_has_an_example(command):
 
 
 def test_train_leaves_a_run(trained):
-    assert {path.name for path in trained.iterdir()} == {"config.json", "log.jsonl", "checkpoint", "model"}
+    files = {"config.json", "log.jsonl", "checkpoint", "model", "metrics.json", "predictions.csv"}
+    assert {path.name for path in trained.iterdir()} == files
     assert len((trained / "log.jsonl").read_text().splitlines()) == 12
     config = json.loads((trained / "config.json").read_text())
     assert (config["defence"], config["n_outer"], config["size"]) == ("low-rank", 12, 0.05)

@@ -37,10 +37,11 @@ def samples(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([*COLUMNS], "6 directions, learnt from 4 batches, gamma 10"),
+        ([*COLUMNS], "6 directions, learnt from 3 batches, gamma 10"),  # the largest is held out
+        ([*COLUMNS, "--test-fraction", "0"], "6 directions, learnt from 4 batches, gamma 10"),
         ([*COLUMNS, "--test-batch", "lab 0"], "6 directions, learnt from 3 batches, gamma 10"),
         ([*COLUMNS, "--metric", "none"], "isotropic"),
-        ([*COLUMNS, "--metric", "within", "--gamma", "3"], "6 directions, learnt from 4 batches, gamma 3"),
+        ([*COLUMNS, "--metric", "within", "--gamma", "3"], "6 directions, learnt from 3 batches, gamma 3"),
         ([*COLUMNS, "--gamma", "0"], "isotropic"),
         (["--label", "kind"], "isotropic"),
         (["--label", "kind", "--metric", "within"], "6 directions, learnt inside the classes, gamma 10"),

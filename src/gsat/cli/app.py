@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Annotated, Any, NoReturn
 
@@ -61,7 +62,28 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning as a line for the user, without the place in the code that gave it."""
-    typer.echo(f"gsat: warning: {visible(str(message))}", err=True)
+    warn(str(message))
+
+
+def warn(message: str) -> None:
+    """Say what the user should know; the command goes on."""
+    typer.echo(f"gsat: warning: {visible(message)}", err=True)
+
+
+@contextmanager
+def warnings_kept() -> Iterator[list[str]]:
+    """A block whose warnings are said as ever, and kept in a list."""
+    before, kept = warnings.showwarning, list[str]()
+
+    def show(message: Warning | str, *where: Any, **more: Any) -> None:
+        kept.append(str(message))
+        before(message, *where, **more)
+
+    warnings.showwarning = show
+    try:
+        yield kept
+    finally:
+        warnings.showwarning = before
 
 
 def visible(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,8 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors
-from gsat.cli.files import write_table
+from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors, warn, warnings_kept
+from gsat.cli.files import table_bytes, write_table, write_together
 from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
 from gsat.data.source import Source, fingerprint
 
@@ -80,6 +81,7 @@ def train(
     max_memory: options.MaxMemory = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     force: options.Force = False,
+    raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
@@ -97,13 +99,15 @@ def train(
     _refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
-    ).tested_on(fraction=test_fraction, batch=test_batch)
+    ).tested_on(fraction=test_fraction, batch=test_batch, by_batch=True)
     if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
         typer.echo(
             f"gsat: {defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do",
             err=True,
         )
-    table = source.split(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+    table, held_out = source.divide(
+        data_dir, max_memory=max_memory
+    )  # before torch is imported: a wrong column is told at once
     if metric in BY_BATCH and gamma > 0 and table.batch is None:
         fail(f"--metric {metric} needs --batch to tell the batches, got none")
 
@@ -112,6 +116,7 @@ def train(
 
     from gsat.estimators.candidates import beside
     from gsat.estimators.choosing import choose as choose_plan
+    from gsat.estimators.examining import examine, in_words
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
     from gsat.training.threads import use_threads
@@ -154,13 +159,19 @@ def train(
     plan = replace(plan, **(choice or {}))
     config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
     config |= {"threads": n_threads, **({} if choice is None else {"choice": choice, "choice_single": single})}
-    with running(out, config, resume=resume, force=force):
+    with running(out, config, resume=resume, force=force), warnings_kept() as told:
         if tried is not None:
             write_table(out / "choice.csv", tried)
         trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
         trained.classifier.save(out / "model")
         if other is not None:
             train_plan(table.train, other).classifier.save(beside(out / "model"))
+        found = examine(trained, table, held_out, source, list(told))
+        rows = table_bytes(out / "predictions.csv", found.predictions, raw_text=raw_text)
+        numbers = json.dumps(found.metrics, indent=1, allow_nan=False).encode()
+        write_together(out, {"predictions.csv": rows, "metrics.json": numbers})
+    for warning in found.metrics["warnings"][len(told) :]:
+        warn(warning)
     say(
         {
             "run": str(out),
@@ -174,7 +185,8 @@ def train(
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
-            **_on_test(trained, table.test),
+            **(_numbers(found.metrics) if as_json else in_words(found.metrics)),
+            **({} if found.not_tested is None else {"not_tested": found.not_tested}),
         },
         as_json,
     )
@@ -222,21 +234,10 @@ def _lam(text: str) -> float | str:
         fail(f'--lam must be a number, "auto" or "paper", got {text!r}')
 
 
-def _on_test(trained: Any, test: Any) -> dict[str, Any]:
-    """The accuracy on the test rows; those that cannot be tested are counted apart, with the reason."""
-    from gsat.estimators.from_table import known_rows, predictable_rows, samples
-
-    there = predictable_rows(test, trained.classifier, per_batch=trained.plan.per_batch)
-    known = known_rows(there, trained.classifier)
-    found: dict[str, Any] = {"test_accuracy": None}
-    if len(known):
-        batch = there.batch if trained.plan.per_batch else None
-        right = trained.classifier.predict(samples(there), batch) == there.y
-        found["test_accuracy"] = float(right.sum() / len(known))
-    reasons = {
-        "alone in their batch, which cannot be centred": len(test) - len(there),
-        "of classes that are not among the training samples": len(there) - len(known),
-    }
-    if any(reasons.values()):
-        found["not_tested"] = "; ".join(f"{count} samples {why}" for why, count in reasons.items() if count)
-    return found
+def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What --json prints of metrics.json, which has the rest."""
+    found: dict[str, Any] = {}
+    for side in ("training", "test", "logistic"):
+        for name in ("accuracy", "balanced_accuracy"):
+            found[f"{side}_{name}"] = None if metrics[side] is None else metrics[side][name]["value"]
+    return {**found, "held_out": metrics["held_out"], "warnings": metrics["warnings"]}

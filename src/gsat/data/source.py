@@ -16,6 +16,7 @@ from gsat.data.readers import READERS
 from gsat.data.rules import listed, located
 
 if TYPE_CHECKING:
+    from gsat.data.holding import HeldOut
     from gsat.data.table import Table
 
 PIXELS = ("digits", "mnist", "cifar10")  # in [0, 1], and trained on as they are; everything else is standardised
@@ -37,6 +38,7 @@ class Source:
     one_hot: bool | None = None
     test_fraction: float | None = None
     test_batch: str | None = None
+    hold_out: str | None = None
 
     @classmethod
     def given(
@@ -56,9 +58,10 @@ class Source:
         """That of a run, from its config.json."""
         return cls(**{each.name: config[each.name] for each in fields(cls) if each.name in config})
 
-    def tested_on(self, *, fraction: float | None, batch: str | None) -> Source:
-        """The same samples, of which a share or a batch is kept for the test."""
-        return replace(self, test_fraction=fraction, test_batch=batch)
+    def tested_on(self, *, fraction: float | None, batch: str | None, by_batch: bool = False) -> Source:
+        """The same samples, of which a share or a batch is kept for the test, or with by_batch the largest batches."""
+        hold_out = "batches" if by_batch and fraction is None and batch is None and self.batch is not None else None
+        return replace(self, test_fraction=fraction, test_batch=batch, hold_out=hold_out)
 
     def from_training(self, config: dict[str, Any]) -> dict[str, Any]:
         """The options of reading in a run's config.json that this file takes and that are not given here."""
@@ -84,7 +87,7 @@ class Source:
 
     def read(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
         """All samples, with what the options name."""
-        rules = ("test_fraction", "test_batch")
+        rules = ("test_fraction", "test_batch", "hold_out")
         options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
         return load(self.data, data_dir=data_dir, max_memory=max_memory, **options)
 
@@ -93,26 +96,46 @@ class Source:
         if self.label is None and self.data not in names() and Path(self.data).suffix.lower() not in ("", ".npz"):
             raise ValueError(f"--label must name the column or key of {self.data} that is to be predicted, got none")
         table = self.read(data_dir, max_memory=max_memory)
+        from gsat.data.doubts import REGRESSOR, continuous  # with numpy, which a name of nothing need not load
+
         if table.y is None:
             raise ValueError(f"{self.data} must have labels; name them with --label")
-        if table.y.dtype.kind == "f" and (broken := table.y[table.y % 1 != 0]).size:
-            raise ValueError(f"--label must name classes, got numbers such as {broken[0]:g} in {self.label or 'y'!r}")
+        if (why := continuous(table.y)) is not None:
+            raise ValueError(f"--label must name classes, got {why} in {self.label or 'y'!r}; {REGRESSOR}")
         return table
 
     def split(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
-        """The labelled samples with a split: by --test-batch, by --test-fraction, the set's own, or a quarter."""
+        """The labelled samples with a split: by --test-batch, --test-fraction, batches, the set's own, or a quarter."""
+        return self.divide(data_dir, max_memory=max_memory)[0]
+
+    def divide(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> tuple[Table, HeldOut]:
+        """The samples as `split` has them, and what is kept for the test in words."""
         table = self.labelled(data_dir, max_memory=max_memory)
+        from gsat.data.holding import described  # with numpy, as above
+
         if self.plink is not None:
             from gsat.data.readers.alleles import with_alleles
 
             table = with_alleles(table, self.plink)
+        table, kind = self._divided(table)
+        return table, described(table, kind)
+
+    def _divided(self, table: Table) -> tuple[Table, str]:
+        """The samples with a split, and how it was made."""
+        from gsat.data.holding import apart, largest_batches
+
         if self.test_batch is not None:
-            return self._by_batch(table, self.test_batch)
+            return self._by_batch(table, self.test_batch), "given batch"
         if self.test_fraction == 0:
-            return table.split_where([False] * len(table))
+            return table.split_where([False] * len(table)), "none"
+        if self.hold_out is not None and table.batch is not None and not apart(table):
+            rows = largest_batches(table)
+            if rows is not None:
+                return table.split_where(rows), "batches"
         if self.test_fraction is None and table.split is not None:
-            return table
-        return table.split_at_random(TEST_FRACTION if self.test_fraction is None else self.test_fraction, seed=0)
+            return table, "given samples"
+        share = TEST_FRACTION if self.test_fraction is None else self.test_fraction
+        return table.split_at_random(share, seed=0), "random samples"
 
     def _by_batch(self, table: Table, wanted: str) -> Table:
         """The samples with that batch on the test side."""

@@ -1,0 +1,94 @@
+"""What about labels and batches makes a result doubtful: said before it is trained on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsat.data.holding import batch_by_class
+from gsat.data.table import Table
+
+SHOWN = 10  # names in a sentence
+FEW = 5  # samples of a class in training
+LARGE = 5  # samples of a batch from which one class alone is no chance
+TELLS = 0.5  # of the way from the largest class to certainty: a batch that tells so much of the label is confounded
+NUMBERS, EACH = 20, 10  # distinct whole numbers, and samples of each on average: more and fewer are no classes
+REGRESSOR = "gsat.GSATRegressor is trained on numbers"
+
+
+def continuous(y: NDArray[Any]) -> str | None:
+    """What makes labels look like measurements or ids and not like classes; None where they look like classes.
+
+    Parameters
+    ----------
+    y
+        Labels (n,).
+
+    Returns
+    -------
+    str or None
+        What was found, for a message.
+    """
+    distinct = np.unique(y)
+    if y.dtype.kind == "f" and (broken := y[y % 1 != 0]).size:
+        return f"numbers such as {broken[0]:g}"
+    if y.dtype.kind in "iuf" and len(distinct) > NUMBERS and len(y) < EACH * len(distinct):
+        return f"{len(distinct)} different numbers from {distinct[0]:g} to {distinct[-1]:g} in {len(y)} samples"
+    return None
+
+
+def doubts(table: Table) -> list[str]:
+    """What a user should know of the training labels and batches before believing a result.
+
+    Parameters
+    ----------
+    table
+        Samples with labels, a split, and batches or not.
+
+    Returns
+    -------
+    list of str
+        A sentence each.
+    """
+    classes, y = table.classes, np.asarray(table.y)
+    in_training = y if table.split is None else y[table.split == "train"]
+    found = []
+    sizes = {str(name): int(np.sum(in_training == name)) for name in classes.tolist()}
+    if small := [f"{name} ({size})" for name, size in sizes.items() if 0 < size < FEW]:
+        found.append(f"fewer than {FEW} training samples of {_counted(small, 'class', 'classes')}")
+    if gone := [name for name, size in sizes.items() if size == 0]:
+        found.append(f"no training samples of {_counted(gone, 'class', 'classes')}: neither learnt nor tested")
+    return found if table.batch is None else [*found, *_confounded(table)]
+
+
+def _confounded(table: Table) -> list[str]:
+    """What batches and labels have to do with each other."""
+    counts = batch_by_class(table)
+    names = [str(name) for name in np.unique(np.asarray(table.batch)).tolist()]
+    if len(names) < 2:
+        return ["there is one batch: nothing in the samples tells how another batch differs"]
+    found = []
+    classes = [str(name) for name in table.classes.tolist()]
+    if single := [name for name, row in zip(names, counts, strict=True) if (row > 0).sum() == 1 and row.sum() >= LARGE]:
+        found.append(
+            f"a single class in {_counted(single, 'batch', 'batches')}: what is special to such a batch cannot be told "
+            "from what is special to the class"
+        )
+    known, largest = counts.max(1).sum() / counts.sum(), counts.sum(0).max() / counts.sum()
+    mostly_large = counts[counts.sum(1) >= LARGE].sum() > 0.5 * counts.sum()  # in tiny batches one class is no surprise
+    if known - largest > TELLS * (1 - largest) and mostly_large:
+        found.append(
+            f"label and batch are confounded: the batch alone gives the label of {known:.0%} of the samples, where the "
+            f"largest class has {largest:.0%}; a classifier may have learnt to tell batches"
+        )
+    if lonely := [name for name, column in zip(classes, counts.T, strict=True) if (column > 0).sum() == 1]:
+        found.append(f"one batch alone has {_counted(lonely, 'class', 'classes')}: no other batch can test that")
+    return found
+
+
+def _counted(names: list[str], one: str, several: str) -> str:
+    """The names after their word: "class T cell", "classes B cell, T cell"."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{one if len(names) == 1 else several} {', '.join(names[:SHOWN])}{more}"

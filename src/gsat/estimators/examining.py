@@ -1,0 +1,246 @@
+"""What a run of `gsat train` found out: metrics.json and predictions.csv, and what the user is warned of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gsat import _defaults
+from gsat.data import Table
+from gsat.data.doubts import doubts
+from gsat.data.holding import FLATTERS, HeldOut
+from gsat.estimators.from_table import Trained, predictable_rows, samples
+from gsat.estimators.judged import INTERVALS, calibration, judged
+from gsat.estimators.judging import NEAR
+from gsat.estimators.logistic import Logistic
+
+SHOWN = 12  # classes, batches and mistakes that are printed
+STILL = 1e-3  # of the budget: a group that moved less did not move
+WORDS = {
+    "erm": "plain training, without an adversary",
+    "linear": "a linear model that is robust against one shift",
+    "fgm": "adversarial training, one gradient step for each sample",
+    "fgsm": "adversarial training, one signed gradient step for each sample",
+    "pgd": "adversarial training, each sample moved on its own",
+    "universal-at": "adversarial training against one shift, found in one gradient step",
+    "universal": "robust training against shifts that many samples share",
+    "universal-one": "robust training against one shift of all samples",
+    "group-sparse": "robust training against shifts of a few features",
+    "low-rank": "robust training against low-rank shifts",
+    "unstructured": "robust training, each sample moved on its own",
+}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run found out.
+
+    Parameters
+    ----------
+    metrics
+        The content of metrics.json.
+    predictions
+        The table of predictions.csv, a row for each test sample that could be predicted.
+    not_tested
+        Why some test samples were not, or None.
+    """
+
+    metrics: dict[str, Any]
+    predictions: pd.DataFrame
+    not_tested: str | None
+
+
+def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told: list[str]) -> Findings:
+    """Judge a trained model and logistic regression beside it, on the training and on the test rows.
+
+    Parameters
+    ----------
+    trained
+        The model, with its plan.
+    table
+        The samples with the split that it was trained by.
+    held_out
+        What is kept for the test.
+    source
+        The `gsat.data.source.Source` of the table.
+    told
+        Warnings of the training, which are kept with those found here.
+
+    Returns
+    -------
+    Findings
+        The content of metrics.json and predictions.csv.
+    """
+    classifier, plan = trained.classifier, trained.plan
+    if table.sample_ids is None:
+        table = replace(table, sample_ids=tuple(range(len(table))))  # the row of the file
+    classes, train = classifier.classes_, table.train
+    there = predictable_rows(table.test, classifier, per_batch=plan.per_batch)
+    known = np.isin(np.asarray(there.y), classes)
+    mine = there.batch if plan.per_batch else None
+    own = train.batch if plan.per_batch else None
+    flat, flat_test = (each.X.reshape(len(each), math.prod(each.X.shape[1:])) for each in (train, there))
+
+    trained_on = classifier.predict(samples(train), own)
+    chances = classifier.predict_proba(samples(there), mine) if len(there) else np.empty((0, len(classes)))
+    predicted = classes[chances.argmax(1)]
+    beside = Logistic(classifier)
+    other = beside.fit(flat, np.asarray(train.y), own) if known.any() else None
+    alike = predicted[:0] if other is None else other.predict(flat_test, mine)
+
+    truth, batches = np.asarray(there.y)[known], None if there.batch is None else there.batch[known]
+    test = judged(truth, predicted[known], classes, batches)
+    training = judged(np.asarray(train.y), trained_on, classes, train.batch)
+    bins, error = calibration(chances.max(1, initial=0)[known], predicted[known] == truth)
+    largest = classes[np.argmax([np.sum(train.y == one) for one in classes])]
+    warned = [*told, *doubts(table), *([FLATTERS] if held_out.flatters else [])]
+    warned += _of_training(trained, training, trained_on, predicted[known])
+    warned += [beside.note] if beside.note is not None else []
+    metrics = {
+        "held_out": held_out.describe(),
+        "data": {
+            "name": Path(source.data).name,
+            "label": source.label,
+            "batch": source.batch,
+            "n_train": len(train),
+            "n_test": len(table.test),
+            "n_features": int(flat.shape[1]),
+        },
+        "model": _model(trained),
+        "counts": _counts(train, table.test, classes),
+        "training": training,
+        "test": test,
+        "logistic": None if other is None else judged(truth, alike[known], classes, batches),
+        "majority": float(np.mean(truth == largest)) if len(truth) else None,
+        "calibration": bins,
+        "calibration_error": error,
+        "intervals": INTERVALS,
+        "warnings": warned,
+    }
+    frame = {
+        "id": list(there.sample_ids or ()),
+        "batch": None if there.batch is None else there.batch,
+        "label": there.y,
+        "predicted": predicted,
+        "probability": chances.max(1, initial=0).round(6),
+        "logistic": None if other is None else alike,
+    }
+    return Findings(metrics, pd.DataFrame(frame), _not_tested(len(table.test), len(there), int(known.sum())))
+
+
+def in_words(metrics: dict[str, Any]) -> dict[str, str]:
+    """The lines that `gsat train` prints of metrics.json.
+
+    Parameters
+    ----------
+    metrics
+        Its content.
+
+    Returns
+    -------
+    dict
+        By name, in order.
+    """
+    found = {"held out": f"{metrics['held_out']['kind']}: {metrics['held_out']['why']}"}
+    for name, key in (("training", "training"), ("test", "test"), ("logistic", "logistic")):
+        if metrics[key] is not None:
+            found[name] = _shares(metrics[key])
+    if metrics["test"] is None:
+        return found
+    found["majority"] = (
+        f"the largest training class alone would be right on {metrics['majority']:.1%} of the test samples"
+    )
+    if len(metrics["test"]["per_batch"]) > 1:
+        found["by batch"] = "; ".join(_batch(each) for each in metrics["test"]["per_batch"][:SHOWN])
+    recalls = [each for each in metrics["test"]["per_class"] if each["recall"] is not None]
+    found["by class"] = "; ".join(f"{each['class']} {_interval(each['recall'])}" for each in recalls[:SHOWN])
+    wrong = _mistaken(metrics["test"])
+    found["mistaken"] = "; ".join(wrong[:SHOWN]) if wrong else "none"
+    found["intervals"] = "95 %, for more samples of the same batches"
+    return found
+
+
+def _shares(one: dict[str, Any]) -> str:
+    accuracy, balanced = _interval(one["accuracy"]), _interval(one["balanced_accuracy"])
+    return f"accuracy {accuracy}, balanced {balanced}, {one['n']} samples"
+
+
+def _interval(one: dict[str, float]) -> str:
+    return f"{one['value']:.1%} ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+
+
+def _batch(one: dict[str, Any]) -> str:
+    return f"{one['batch']} {_interval(one['accuracy'])}"
+
+
+def _mistaken(one: dict[str, Any]) -> list[str]:
+    """The pairs of classes that are taken for each other, the most frequent first."""
+    names = [each["class"] for each in one["per_class"]]
+    table = np.array(one["confusion"])
+    np.fill_diagonal(table, 0)
+    pairs = sorted(zip(*np.nonzero(table), strict=True), key=lambda pair: -table[pair])
+    return [f"{names[i]} as {names[j]} {table[i, j]} times" for i, j in pairs]
+
+
+def _model(trained: Trained) -> dict[str, Any]:
+    """The defence, what it is in words, and its size by its name."""
+    plan = trained.plan
+    attacked = plan.defence.removeprefix("structured-")
+    words = WORDS.get(plan.defence) or f"adversarial training with the attack {attacked}"
+    size = {"linear": "C", "erm": None}.get(plan.defence, "budget" if plan.defence in _defaults.STRUCTURES else "eps")
+    return {"defence": plan.defence, "words": words, **({} if size is None else {size: plan.size})}
+
+
+def _counts(train: Table, test: Table, classes: NDArray[Any]) -> dict[str, Any]:
+    """How many samples of each class each batch has on both sides."""
+    sides = {"train": train, "test": test}
+    batches = np.array(["all"])
+    if train.batch is not None and test.batch is not None:
+        batches = np.unique(np.concatenate([train.batch, test.batch]))
+    found: dict[str, Any] = {
+        "classes": [str(name) for name in classes.tolist()],
+        "batches": [str(name) for name in batches.tolist()],
+    }
+    for name, side in sides.items():
+        batch = np.full(len(side), "all") if side.batch is None else side.batch
+        y = np.asarray(side.y)
+        found[name] = [[int(np.sum((batch == one) & (y == label))) for label in classes] for one in batches]
+    return found
+
+
+def _of_training(trained: Trained, training: Any, on_training: NDArray[Any], on_test: NDArray[Any]) -> list[str]:
+    """What makes the training itself doubtful."""
+    found = []
+    balanced, chance = training["balanced_accuracy"]["value"], 1 / len(trained.classifier.classes_)
+    if balanced < chance + NEAR * (1 - chance):
+        found.append(
+            f"training accuracy is near chance: balanced {balanced:.1%}, where chance is {chance:.1%}; nothing was "
+            "learnt: take a larger --n-outer or --eta0, or a smaller --budget"
+        )
+    for what, predicted in (("training", on_training), ("test", on_test)):
+        if len(predicted) > 1 and len(np.unique(predicted)) == 1:
+            found.append(f"one class is predicted for all {len(predicted)} {what} samples: {predicted[0]}")
+    defence, steps = trained.plan.defence, trained.history.steps
+    if defence not in ("erm", "linear") and trained.plan.size > 0 and steps:
+        least = STILL * trained.plan.size * trained.classifier.mean_norm_
+        still = float(np.mean([step.mean_norm < least for step in steps]))
+        if still > 0.5:
+            found.append(
+                f"the adversary moved nothing in {still:.0%} of the groups: this is mostly ERM (plain training); take "
+                "a larger --budget, or another --defence"
+            )
+    return found
+
+
+def _not_tested(n_test: int, n_there: int, n_known: int) -> str | None:
+    reasons = {
+        "alone in their batch, which cannot be centred": n_test - n_there,
+        "of classes that are not among the training samples": n_there - n_known,
+    }
+    return "; ".join(f"{count} samples {why}" for why, count in reasons.items() if count) or None
