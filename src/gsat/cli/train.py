@@ -119,6 +119,8 @@ def train(
     from gsat.estimators.examining import examine, in_words
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.estimators.places import places
+    from gsat.estimators.relevance import relevance
     from gsat.training.threads import use_threads
 
     plan = Plan(
@@ -169,7 +171,10 @@ def train(
         found = examine(trained, table, held_out, source, list(told))
         rows = table_bytes(out / "predictions.csv", found.predictions, raw_text=raw_text)
         numbers = json.dumps(found.metrics, indent=1, allow_nan=False).encode()
-        write_together(out, {"predictions.csv": rows, "metrics.json": numbers})
+        ranked = None if source.is_pixels else relevance(trained, table.train)
+        drawn = {"map.csv": places(trained, table), **({} if ranked is None else {"features.csv": ranked})}
+        shown = {name: table_bytes(out / name, frame, raw_text=raw_text) for name, frame in drawn.items()}
+        write_together(out, {"predictions.csv": rows, **shown, "metrics.json": numbers})
     for warning in found.metrics["warnings"][len(told) :]:
         warn(warning)
     say(
@@ -187,6 +192,7 @@ def train(
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
             **(_numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
+            **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
         },
         as_json,
     )

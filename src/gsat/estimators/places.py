@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ FITTED = 500  # training rows that the components are found from, at the most
 SHOWN = 1000  # test rows with a place: a picture has no room for more
 
 
-def places(trained: Trained, train: Table, test: Table) -> pd.DataFrame:
+def places(trained: Trained, table: Table) -> pd.DataFrame:
     """The coordinates of test samples, and of what the adversary of training makes of them, x + δ.
 
     With z the samples as the module sees them, m the mean and v_1, v_2 the first two principal components of the
@@ -29,26 +30,28 @@ def places(trained: Trained, train: Table, test: Table) -> pd.DataFrame:
     ----------
     trained
         The classifier, with its plan.
-    train, test
-        The samples that it was trained on, and labelled ones with the same features.
+    table
+        The samples with the split that it was trained by.
 
     Returns
     -------
     DataFrame
-        id, x, y, push_x, push_y; without rows where no test sample can be predicted.
+        id (the number of the row in the table where samples have none), x, y, push_x, push_y; without rows where no
+        test sample can be predicted.
     """
     classifier, per_batch = trained.classifier, trained.plan.per_batch
-    there = known_rows(predictable_rows(test, classifier, per_batch=per_batch), classifier)
+    if table.sample_ids is None:
+        table = replace(table, sample_ids=tuple(range(len(table))))
+    train = table.train
+    there = known_rows(predictable_rows(table.test, classifier, per_batch=per_batch), classifier)
     if len(there) == 0:
         return pd.DataFrame(columns=["id", "x", "y", "push_x", "push_y"])
     mean, axes = _components(_flat(_seen(trained, train), _spread(len(train), FITTED)))
     rows, chosen = _seen(trained, there), _spread(len(there), SHOWN)
     at = (_flat(rows, chosen) - mean) @ axes.T
     to = at + _moves(trained, rows, there, chosen) @ axes.T
-    ids = np.arange(len(there)) if there.sample_ids is None else np.asarray(there.sample_ids, dtype=object)
-    return pd.DataFrame(
-        {"id": ids[chosen], "x": at[:, 0], "y": at[:, 1], "push_x": to[:, 0], "push_y": to[:, 1]}
-    )
+    ids = [(there.sample_ids or ())[i] for i in chosen]
+    return pd.DataFrame({"id": ids, "x": at[:, 0], "y": at[:, 1], "push_x": to[:, 0], "push_y": to[:, 1]})
 
 
 def _seen(trained: Trained, table: Table) -> Any:

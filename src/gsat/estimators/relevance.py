@@ -26,7 +26,7 @@ def relevance(trained: Trained, train: Table) -> pd.DataFrame | None:
     """The features by which a model decides, the first most, and how stable that is over half-samples.
 
     The lead of sample i is the output of its class less the largest other one, l_i = f_y(z_i) − max_{k≠y} f_k(z_i). A
-    feature's part of it is, to first order, what is lost where the feature is set to its mean over the training samples,
+    feature's part of it is, to first order, what is lost where the feature is set to its training mean,
     z_ij·∂l_i/∂z_ij; for a linear model it is that exactly. The score is the mean part over the samples, divided by the
     sum of the absolute mean parts of all features. One gradient of at most 1000 training samples is all that it takes.
 
@@ -73,7 +73,7 @@ def relevance(trained: Trained, train: Table) -> pd.DataFrame | None:
 
 
 def block_name(names: Sequence[str], groups: Any, first: int) -> str:
-    """What a block of features is called: the SNP of snp=0, snp=1, snp=2; of any other the first name and how many follow.
+    """The name of a block of features: the SNP of snp=0, snp=1, snp=2; of any other the first name and how many follow.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def accuracies(metrics: Metrics, figures: Figures) -> Markup:
         return Markup()
     specs = [
         _forest(metrics, "Right, class by class", lambda judged: judged.classes),
-        _forest(metrics, "Right, batch by batch", lambda judged: judged.batches) if metrics.batch is not None else None,
+        _forest(metrics, "Right, batch by batch", lambda judged: judged.batches) if metrics.test.batches else None,
     ]
     return join(figures.grid(specs), _left_out(metrics.test), _by_class(metrics))
 

@@ -85,6 +85,11 @@ class Metrics:
     calibration_error: float | None
     warnings: list[str]
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether the batches of the samples are known; else they stand in one row, "all"."""
+        return self.batch is not None or self.counts.batches != ["all"]
+
 
 def read_metrics(folder: Path) -> Metrics | None:
     """metrics.json of a trained model; None where there is none, or one of another command."""

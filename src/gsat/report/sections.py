@@ -103,9 +103,10 @@ def _words(result: Result) -> Markup:
     first, *others = verdict.sentences(metrics, result.tables.get("predictions"))
     warned = None
     if metrics.warnings:
-        entries = tag("ul", *(tag("li", text) for text in metrics.warnings))
+        entries = tag("ul", *(tag("li", f"{text[:1].upper()}{text[1:]}") for text in metrics.warnings))
         warned = tag("div", tag("p", "To be watched"), entries, class_="warnings", role="note")
-    return join(tag("p", first, class_="lead"), *(tag("p", text, class_="lead") for text in others), warned)
+    why = tag("p", f"Held out: {metrics.why}", class_="note") if metrics.test is not None and metrics.why else None
+    return join(tag("p", first, class_="lead"), *(tag("p", text, class_="lead") for text in others), why, warned)
 
 
 def _judged(result: Result, figures: Figures) -> list[tuple[str, str, Markup, bool]]:

@@ -46,7 +46,7 @@ def counted(n: int, what: str) -> str:
 def _trained(metrics: Metrics) -> str:
     classes, counts = len(metrics.counts.classes), metrics.counts
     n_batches = sum(any(row) for row in counts.train)
-    of = f" of {counted(n_batches, 'batch')}" if metrics.batch is not None and n_batches else ""
+    of = f" of {counted(n_batches, 'batch')}" if metrics.has_batches and n_batches else ""
     what = f" of {metrics.label}" if metrics.label else ""
     return (
         f"This model tells the {counted(classes, 'class')}{what} in {metrics.name} apart by "
@@ -58,22 +58,26 @@ def _trained(metrics: Metrics) -> str:
 def _tested(metrics: Metrics) -> str:
     test = metrics.test
     if test is None:
-        return f"No samples were tested, so nothing is known about new ones. {metrics.why}"
+        return f"No samples were tested, so nothing is known about new ones{_reason(metrics)}."
     balanced = ""
     if test.balanced is not None:
         balanced = f" Counting every class alike (balanced accuracy), it is right in {with_interval(test.balanced)}."
-    return f"{_where(metrics, test)} {with_interval(test.accuracy)}.{balanced} {metrics.why}"
+    return f"{_where(metrics, test)} {with_interval(test.accuracy)}.{balanced}"
+
+
+def _reason(metrics: Metrics) -> str:
+    return f" ({metrics.why.strip().rstrip('.')})" if metrics.why.strip() else ""
 
 
 def _where(metrics: Metrics, test: Judged) -> str:
     n = counted(test.n, "sample")
-    if metrics.kind in ("batches", "given batch"):
-        batches = metrics.held_out
+    if batches := metrics.held_out:
         kept = "a batch" if len(batches) == 1 else "batches"
         many = listed(batches, "batches")
         return f"On the {n} of {many}, {kept} that no training sample comes from, it is right in"
     if metrics.kind == "random samples":
-        return f"On {n} that were kept aside at random, from the same batches as the training samples, it is right in"
+        same = ", from the same batches as the training samples," if metrics.has_batches else ""
+        return f"On {n} that were kept aside at random{same} it is right in"
     return f"On {n} that were kept aside, it is right in"
 
 
@@ -91,7 +95,7 @@ def _beside(metrics: Metrics, predictions: pd.DataFrame | None) -> str:
         parts.append(
             f"Always naming the largest class of the training samples is right in {percent(metrics.majority)}."
         )
-    if metrics.kind in ("batches", "given batch"):
+    if metrics.held_out:
         few = "one batch says" if len(metrics.held_out) == 1 else "few batches say"
         parts.append(f"Intervals are of 95 % over these samples; {few} little about the next one.")
     else:
