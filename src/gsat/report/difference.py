@@ -15,7 +15,6 @@ FILE = "diagnosis.json"
 NUMBERS = ("size", "p_value", "excess")  # and a table, pairs and texts
 MOST_PAIRS = 20
 MOST_FEATURES = 30
-SERIES = "shift"
 
 
 def read_diagnosis(path: Path) -> dict[str, Any] | None:
@@ -50,6 +49,7 @@ def summary(found: dict[str, Any]) -> Markup:
     command = found.get("next")
     return join(
         *(tag("p", str(text)) for text in texts),
+        tag("p", "How well models do on batches that are left out is told by:") if command else None,
         tag("pre", tag("code", str(command)), tabindex=0, role="region", aria_label="The next command")
         if command
         else None,
@@ -61,7 +61,7 @@ def difference(found: dict[str, Any] | None, figures: Figures, *, alone: bool) -
     if found is None:
         return Markup()
     specs = [_shares(found), _features(found)]
-    return join(None if alone else summary(found), figures.grid(specs), _pairs(found))
+    return join(None if alone else summary(found), figures.grid(specs, "grid loose"), _pairs(found))
 
 
 def _shares(found: dict[str, Any]) -> dict[str, Any] | None:
@@ -71,7 +71,7 @@ def _shares(found: dict[str, Any]) -> dict[str, Any] | None:
         value, low, high = (None if share is None else finite(100 * share, 4) for share in shares)
         if value is not None and low is not None and high is not None:
             name = str(row.get("what") or row.get("structure"))
-            points.append({"series": SERIES, "row": name, "x": value, "low": low, "high": high})
+            points.append({"series": None, "row": name, "x": value, "low": low, "high": high})
             ends += [low, high]
     if not points:
         return None

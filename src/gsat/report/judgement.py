@@ -52,7 +52,7 @@ def accuracies(metrics: Metrics, figures: Figures) -> Markup:
         _forest(metrics, "Right, class by class", lambda judged: judged.classes),
         _forest(metrics, "Right, batch by batch", lambda judged: judged.batches) if metrics.test.batches else None,
     ]
-    return join(figures.grid(specs), _left_out(metrics.test), _by_class(metrics))
+    return join(figures.grid(specs, "grid loose"), _left_out(metrics.test), _by_class(metrics))
 
 
 def _models(metrics: Metrics) -> list[tuple[str, Judged]]:
@@ -244,21 +244,26 @@ def features(frame: pd.DataFrame | None, figures: Figures) -> Markup:
         else pd.Series(float("nan"), frame.index)
     )
     bars = [
-        {"name": str(name), "value": finite(score, 4), "beside": None if share != share else f"{100 * share:.0f} %"}
+        {
+            "name": str(name),
+            "value": finite(100 * score, 4),
+            "beside": None if share != share else f"{100 * share:.0f} %",
+        }
         for name, score, share in zip(frame["feature"], frame["score"], stable, strict=True)
     ][:MOST_FEATURES]
     if not bars:
         return Markup()
     text = (
-        "How much of the model's decisions rests on each feature. Beside the score: the share of random halves of the "
-        "training samples in which the feature is among as many of the best; the model itself was trained once. "
+        "How much of the lead of the right class over its closest rival comes from each feature, on the training "
+        "samples. Beside it: the share of random halves of these samples in which the feature is among as many of the "
+        "best; the model itself was trained once. A feature that the model uses need not be a cause. "
         f"features.csv has {counted(len(frame), 'feature')}."
     )
     spec = {
         "kind": "bars",
-        "title": "The features with the largest scores",
+        "title": "The features that count most",
         "hint": KEYS,
-        "x_label": "score; in percent: in how many of the halves",
+        "x_label": "part of the lead, %; behind it: share of the halves",
         "series": None,
         "beside": "in how many of the halves",
         "bars": bars,

@@ -23,6 +23,7 @@ INTERNAL = {"model", "models", "checkpoint"}
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 LARGEST = 3_000_000  # bytes of a picture that is put into the page
 DEPTH = 3
+SEARCHES = {"fast": 0, "standard": 1, "strong": 2}
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,11 @@ def _finite(number: Any) -> bool:
 
 
 def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The rows of all `gsat attack` calls on as many samples as the last: results.csv may have only some of them."""
+    """The rows of all `gsat attack` calls: results.csv of earlier versions has the last one alone.
+
+    What was attacked twice counts with the harder search. Calls on different numbers of samples are told apart by the
+    column "samples".
+    """
     rows = []
     for line in read_bytes(path).split(b"\n") if path.is_file() else []:
         try:
@@ -204,9 +209,14 @@ def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
     if last is not None:
         if not set(last) <= set(found):
             return last  # not a table of `gsat attack`
-        found = pd.concat([found[list(last)], last], ignore_index=True)
-    found = found[found["n"] == found["n"].iloc[-1]]
-    return found.drop_duplicates(key, keep="last", ignore_index=True)
+        found = pd.concat([found, last], ignore_index=True)
+    if "search" in found:
+        hard = found["search"].map(SEARCHES).fillna(-1)
+        found = found.iloc[hard.to_numpy().argsort(kind="stable")]
+    found = found.drop_duplicates(key, keep="last").sort_index(ignore_index=True)
+    if found["n"].nunique() > 1:
+        found["samples"] = [f"{n:g} test samples" for n in found["n"]]
+    return found
 
 
 def _unit(path: Path) -> float | None:

@@ -72,7 +72,7 @@ def introduction(result: Result) -> Markup:
     config = result.config
     if result.metrics is not None:
         opening = _words(result)
-    elif result.diagnosis is not None and "defence" not in config:
+    elif result.diagnosis is not None and not _trained(result):
         opening = difference.summary(result.diagnosis)
     elif "defence" in config and "rows_checksum" in config:
         opening = tag("p", UNJUDGED)
@@ -87,6 +87,11 @@ def introduction(result: Result) -> Markup:
         *(tag("p", str(text)) for text in texts if text),
         tag("pre", tag("code", str(command)), tabindex=0, role="region", aria_label="Command") if command else None,
     )
+
+
+def _trained(result: Result) -> bool:
+    """Whether the folder is that of a run of `gsat train`, and not that of a diagnosis alone."""
+    return result.metrics is not None or "defence" in result.config
 
 
 UNJUDGED = (
@@ -105,7 +110,11 @@ def _words(result: Result) -> Markup:
     if metrics.warnings:
         entries = tag("ul", *(tag("li", f"{text[:1].upper()}{text[1:]}") for text in metrics.warnings))
         warned = tag("div", tag("p", "To be watched"), entries, class_="warnings", role="note")
-    why = tag("p", f"Held out: {metrics.why}", class_="note") if metrics.test is not None and metrics.why else None
+    why = (
+        tag("p", f"Held out: {metrics.why.rstrip('.')}.", class_="note")
+        if metrics.test is not None and metrics.why
+        else None
+    )
     return join(tag("p", first, class_="lead"), *(tag("p", text, class_="lead") for text in others), why, warned)
 
 
@@ -133,10 +142,8 @@ def parts(result: Result, figures: Figures, key: str, level: int) -> list[Part]:
         *_judged(result, figures),
         (
             "differ",
-            "How the batches differ",
-            difference.difference(
-                result.diagnosis, figures, alone=result.metrics is None and "defence" not in result.config
-            ),
+            "How the batches differ" if _trained(result) else "In figures",
+            difference.difference(result.diagnosis, figures, alone=not _trained(result)),
             False,
         ),
         ("summary", "At a glance" if result.metrics is None else "Under attack", summary(drawn, result), False),

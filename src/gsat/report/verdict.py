@@ -62,7 +62,10 @@ def _tested(metrics: Metrics) -> str:
     balanced = ""
     if test.balanced is not None:
         balanced = f" Counting every class alike (balanced accuracy), it is right in {with_interval(test.balanced)}."
-    return f"{_where(metrics, test)} {with_interval(test.accuracy)}.{balanced}"
+    missing = [name for name, row in zip(metrics.counts.classes, test.confusion, strict=True) if not any(row)]
+    untested = f" Nothing is known about {listed(missing, 'classes')}: no test sample is of " if missing else ""
+    untested += ("it." if len(missing) == 1 else "them.") if missing else ""
+    return f"{_where(metrics, test)} {with_interval(test.accuracy)}.{balanced}{untested}"
 
 
 def _reason(metrics: Metrics) -> str:

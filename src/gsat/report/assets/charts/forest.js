@@ -23,12 +23,12 @@ function drawForest(spec, width, choice) {
         x2: highOf,
         stroke: colourOf(key),
         strokeWidth: 2,
-        ...named(key),
+        ...named(key ?? ""),
       }),
     );
-    marks.push(Plot.dot(own, { x: "x", y: place, r: 4, strokeWidth: 1.5, ...markerOf(key), ...named(key) }));
+    marks.push(Plot.dot(own, { x: "x", y: place, r: 4, strokeWidth: 1.5, ...markerOf(key), ...named(key ?? "") }));
   }
-  const most = Math.floor(width * 0.055);
+  const most = Math.max(spec.percent ? 26 : 0, Math.floor(width * 0.055));
   const node = Plot.plot({
     ...base,
     width,
@@ -61,7 +61,7 @@ function drawForest(spec, width, choice) {
     rows: [
       {
         key: p.series,
-        label: spec.percent ? titleOf(p.series) : `${titleOf(p.series)} − ${spec.choices[choice].label}`,
+        label: spec.percent ? (p.series ? titleOf(p.series) : "share") : `${titleOf(p.series)} − ${spec.choices[choice].label}`,
         value: spec.percent
           ? `${p.x.toFixed(1)} (${lowOf(p).toFixed(1)} to ${highOf(p).toFixed(1)})`
           : signed(p.x) + (p.reach === null ? "" : ` ± ${p.reach.toFixed(1)}`),

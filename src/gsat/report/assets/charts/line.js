@@ -27,6 +27,16 @@ function drawLine(spec, width) {
   for (const { series: key, points } of lines) {
     const { dash = "", ours = false } = series.get(key) ?? {};
     const stroke = colourOf(key);
+    const limits = points.filter((point) => point.length > 4); // of the value: [x, y, spread, count, low, high]
+    if (limits.length) {
+      const most = d3.max(limits, (point) => point[3]);
+      const size = (point) => 2.5 + 5 * Math.sqrt(point[3] / most); // points of many samples are large, and none are joined
+      marks.push(
+        Plot.ruleX(limits, { x: "0", y1: "4", y2: "5", stroke, strokeOpacity: 0.55, strokeWidth: 2, ...named(key) }),
+        Plot.dot(limits, { x: "0", y: "1", r: size, strokeWidth: 1.5, ...markerOf(key), ...named(key) }),
+      );
+      continue;
+    }
     marks.push(
       Plot.lineY(points, {
         x: "0",
@@ -37,9 +47,6 @@ function drawLine(spec, width) {
         ...named(key),
       }),
     );
-    const limits = points.filter((point) => point.length > 4); // of the value: [x, y, spread, count, low, high]
-    if (limits.length)
-      marks.push(Plot.ruleX(limits, { x: "0", y1: "4", y2: "5", stroke, strokeOpacity: 0.55, strokeWidth: 2, ...named(key) }));
     if (spec.markers)
       marks.push(Plot.dot(points, { x: "0", y: "1", r: 3.4, strokeWidth: 1.5, ...markerOf(key), ...named(key) }));
   }
