@@ -129,3 +129,119 @@ def hostile(folder: Path) -> Path:
         '<svg xmlns="http://www.w3.org/2000/svg" onload="window.hacked=1"><script>window.hacked=1</script></svg>'
     )
     return folder
+
+
+def wilson(hits: float, n: int) -> dict[str, float] | None:
+    """An interval of a share, as metrics.json has it."""
+    if n == 0:
+        return None
+    share, z = hits / n, 1.96
+    middle, reach = share + z * z / 2 / n, z * (share * (1 - share) / n + z * z / 4 / n**2) ** 0.5
+    return {"value": share, "low": (middle - reach) / (1 + z * z / n), "high": (middle + reach) / (1 + z * z / n)}
+
+
+def judged(label, predicted, batch, classes) -> dict:
+    """What metrics.json says of one set of predictions."""
+    right = label == predicted
+    confusion = [[int(((label == a) & (predicted == b)).sum()) for b in classes] for a in classes]
+    recalls = [wilson(row[i], sum(row)) for i, row in enumerate(confusion)]
+    known = [recall["value"] for recall in recalls if recall]
+    balanced = float(np.mean(known))
+    return {
+        "n": len(label),
+        "accuracy": wilson(float(right.sum()), len(label)),
+        "balanced_accuracy": {"value": balanced, "low": balanced - 0.05, "high": min(balanced + 0.04, 1.0)},
+        "confusion": confusion,
+        "per_class": [
+            {
+                "class": name,
+                "n": sum(confusion[i]),
+                "recall": recalls[i],
+                "precision": wilson(confusion[i][i], sum(row[i] for row in confusion)),
+            }
+            for i, name in enumerate(classes)
+        ],
+        "per_batch": [
+            {
+                "batch": name,
+                "n": int((batch == name).sum()),
+                "accuracy": wilson(float(right[batch == name].sum()), int((batch == name).sum())),
+                "balanced_accuracy": balanced,
+            }
+            for name in np.unique(batch).tolist()
+        ],
+    }
+
+
+def judged_run(
+    folder: Path,
+    *,
+    classes: tuple[str, ...] = ("HCC827", "H1975", "H2228", "A549", "H838"),
+    batches: tuple[str, ...] = ("CEL-seq2 p1", "CEL-seq2 p2", "CEL-seq2 p3", "10x", "Drop-seq"),
+    held_out: tuple[str, ...] = ("10x", "Drop-seq"),
+    text: str = "",
+    n: int = 300,
+) -> Path:
+    """As `gsat train` leaves a run of five cell lines: metrics, predictions, a map, features and a log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(3)
+    classes, batches, held_out = ([f"{text}{name}" for name in names] for names in (classes, batches, held_out))
+    batch, label = rng.choice(held_out, n), rng.choice(classes, n)
+    places = np.searchsorted(np.sort(classes), label)
+    predicted = np.where(rng.random(n) < 0.85, label, rng.choice(classes, n))
+    logistic = np.where(rng.random(n) < 0.8, label, rng.choice(classes, n))
+    probability = np.where(predicted == label, rng.uniform(0.5, 1, n), rng.uniform(0.25, 0.9, n))
+    ids = [f"{text}cell {i}" for i in range(n)]
+    frame = {"id": ids, "batch": batch, "label": label, "predicted": predicted, "probability": probability}
+    pd.DataFrame({**frame, "logistic": logistic}).to_csv(folder / "predictions.csv", index=False)
+    angle = 2 * np.pi * places / len(classes)
+    x, y = 9 * np.cos(angle) + rng.normal(0, 2, n), 6 * np.sin(angle) + rng.normal(0, 2, n)
+    push = {"push_x": x + rng.normal(-1, 0.3, n), "push_y": y + rng.normal(0.5, 0.3, n)}
+    pd.DataFrame({"id": ids, "x": x, "y": y, **push}).to_csv(folder / "map.csv", index=False)
+    scores = np.sort(rng.gamma(1, 1, 40))[::-1]
+    pd.DataFrame(
+        {"feature": [f"{text}GENE{i}" for i in range(40)], "score": scores, "stability": rng.integers(10, 21, 40) / 20}
+    ).to_csv(folder / "features.csv", index=False)
+    bins = []
+    for low in np.arange(10) / 10:
+        inside = (probability > low) & (probability <= low + 0.1)
+        if inside.any():
+            mean, right = float(probability[inside].mean()), float((predicted == label)[inside].mean())
+            bins.append({"low": low, "high": low + 0.1, "n": int(inside.sum()), "probability": mean, "accuracy": right})
+    kept = [name for name in batches if name not in held_out]
+    trained = [[int(rng.integers(20, 90)) if name in kept else 0 for _ in classes] for name in batches]
+    tested = [[int(((batch == b) & (label == c)).sum()) for c in classes] for b in batches]
+    write_json(
+        folder / "metrics.json",
+        {
+            "held_out": {
+                "kind": "batches",
+                "batches": held_out,
+                "why": f"{text}batches 10x, Drop-seq: 300 samples, the largest that leave all classes",
+            },
+            "data": {
+                "name": f"{text}cells.h5ad",
+                "label": f"{text}cell_line",
+                "batch": "technology",
+                "n_train": int(np.sum(trained)),
+                "n_test": n,
+                "n_features": 11533,
+            },
+            "model": {"defence": "low-rank", "words": f"{text}robust training against low-rank shifts", "budget": 0.05},
+            "counts": {"classes": classes, "batches": batches, "train": trained, "test": tested},
+            "training": judged(label, label, batch, classes),
+            "test": judged(label, predicted, batch, classes),
+            "logistic": judged(label, logistic, batch, classes),
+            "majority": 0.21,
+            "calibration": bins,
+            "calibration_error": 0.062,
+            "warnings": [f"{text}fewer than 5 training samples of class H838 (4)"],
+        },
+    )
+    log = [{"t": t, "loss": 2 / (1 + t), "mean_norm": 0.3 + 0.01 * (t % 5), "lam": 20 - t / 20} for t in range(200)]
+    (folder / "log.jsonl").write_text("".join(json.dumps(step) + "\n" for step in log))
+    write_json(
+        folder / "config.json",
+        {"data": f"/home/me/data/{text}cells.h5ad", "label": "cell_line", "defence": "low-rank", "n_outer": 200},
+    )
+    return folder

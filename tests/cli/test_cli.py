@@ -41,7 +41,7 @@ def test_help_has_an_example(command):
 
 
 def test_train_leaves_a_run(trained):
-    files = {"config.json", "log.jsonl", "checkpoint", "model", "metrics.json", "predictions.csv"}
+    files = {"config.json", "log.jsonl", "checkpoint", "model", "map.csv", "metrics.json", "predictions.csv"}
     assert {path.name for path in trained.iterdir()} == files
     assert len((trained / "log.jsonl").read_text().splitlines()) == 12
     config = json.loads((trained / "config.json").read_text())
@@ -102,14 +102,28 @@ def test_attack_writes_its_table(trained, tmp_path):
     assert found[0]["accuracy"] >= found[1]["accuracy"] >= found[2]["accuracy"]
     table = pd.read_csv(trained / "results.csv")
     assert table["accuracy"].tolist() == pytest.approx([row["accuracy"] for row in found])
-    before = (trained / "results.csv").read_bytes()
     again = ["attack", trained, "--structure", "pgd", "--steps", "2", "--n", "30"]
-    assert "--out must be a new file, got" in run(*again, code=2).output
-    assert (trained / "results.csv").read_bytes() == before
     run(*again, "--out", tmp_path / "new" / "pgd.csv")
+    assert "--out must be a new file, got" in run(*again, "--out", tmp_path / "new" / "pgd.csv", code=2).output
     assert pd.read_csv(tmp_path / "new" / "pgd.csv")["attack"].tolist() == ["none", "pgd"]
+    assert pd.read_csv(trained / "results.csv").equals(table)
+    run(*again)
+    both = pd.read_csv(trained / "results.csv")
+    assert both["attack"].tolist() == ["none", "none", "low-rank", "low-rank", "pgd"]
+    assert both["n"].nunique() == 2
+    table.drop(columns=["search", "masked"]).to_csv(trained / "results.csv", index=False)  # of an earlier version
+    run(*again)
+    assert pd.read_csv(trained / "results.csv")["accuracy"].tolist() == both["accuracy"].tolist()
+    run(*again, "--seed", "3")  # measured anew: it takes the place of what was there
+    assert pd.read_csv(trained / "results.csv")["attack"].tolist() == both["attack"].tolist()
+    run("report", trained)
+    page = (trained / "report.html").read_text()
+    assert "Low-rank attack · " in page
+    assert "PGD attack · 30 test samples" in page
     run(*again, "--force")
     assert pd.read_csv(trained / "results.csv")["attack"].tolist() == ["none", "pgd"]
+    (trained / "results.csv").write_text("a,b\n1,2\n")
+    assert "must be a table of gsat attack to be added to, but has no attack" in run(*again, code=2).output
 
 
 def test_compare_gives_every_case(tmp_path):

@@ -127,7 +127,7 @@ def test_every_pair_of_batches_is_judged():
     }  # fmt: skip
     assert pairs["classes"].tolist() == [2, 3, 2]
     assert found.structure == "universal"
-    assert "Worth trying: low-rank and universal, in the metric" in str(found)
+    assert "low-rank and universal shifts along the directions in which the batches differ." in found.summary[-1]
     assert found.size < pairs["size"].max()  # a mean over pairs, one of which is not moved
 
 
@@ -138,6 +138,10 @@ def test_many_batches_and_samples_are_thinned():
     assert found.about["n_pairs"] == 28
     assert len(found.pairs) == 20
     assert found.about["n_compared"] <= 300
+    lines = str(found).splitlines()
+    assert sum(bool(re.match(r" *\d +\d +\d+ ", line)) for line in lines) == 8
+    assert sum(bool(re.match("and 12 more: .*nothing beyond chance", line)) for line in lines) == 1
+    assert "8 pairs with fewer samples were not compared" in lines
 
 
 def test_twenty_samples_of_each_batch_are_enough_for_a_large_shift():
@@ -180,18 +184,23 @@ def test_units_do_not_matter_and_seeds_do_not_decide():
 def test_the_result_reads_draws_and_keeps(tmp_path):
     found = gsat.diagnose(*shifted("low-rank", 0.7, 9))
     text = str(found)
-    assert re.search(r"^structure +low-rank; two batches are 0\.\d+·E‖X‖ apart$", text, re.MULTILINE)
-    assert re.search(r"^low-rank +5 directions, 2 for 80 % +\d+ % \(\d+ % to \d+ %\)", text, re.MULTILINE)
+    assert re.search(r"directions: .*; 2 of them hold 80 % .*\. Two batches are 0\.\d+ times as far apart as", text)
+    assert re.search(
+        r"^a few directions \(5; 2 of them hold 80 %\) +\d+ % \(\d+ to \d+\) +0\.\d\d$", text, re.MULTILINE
+    )
     found.plot(tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["structure"] == "low-rank"
     assert [row["structure"] for row in content["table"]] == found.table["structure"].tolist()
     assert content["table"][-1]["share"] is None
+    assert content["summary"] == found.summary
+    assert content["table"][0]["what"] == "one shift for all samples"
     nothing = gsat.diagnose(*shifted("none", 0.0, 9))
     assert (nothing.size, nothing.worth_trying, nothing.k) == (0.0, (), None)
-    assert "nothing beyond chance" in str(nothing)
-    assert "Worth trying: low-rank.\n" in text  # of two batches no metric can be judged
+    assert "do not differ by more than chance" in str(nothing)
+    assert "above 0.5 % none is claimed" in str(nothing)
+    assert "Worth trying: robust training against low-rank shifts. " in text  # of two batches no metric can be judged
     assert "budget" not in text
     assert "Worth trying" not in str(nothing)
     nothing.plot(tmp_path / "none.png")
@@ -246,6 +255,16 @@ def test_cells_and_halves():
     thin = design(batch, y, max_samples=18)
     assert {cell: len(rows) for cell, rows in thin.rows.items()} == {(0, 0): LEAST, (0, 1): 4, (1, 0): 4, (2, 1): 4}
     assert len(design(batch, y, max_pairs=1).pairs) == 1
+
+
+def test_thousands_of_batches_are_neither_paired_one_by_one_nor_listed():
+    batch = np.repeat(np.arange(3000), 4)
+    batch[:40] = 0  # and the nine batches after it are empty
+    made = design(batch, np.zeros(12000, int))
+    assert made.n_pairs == 2991 * 2990 // 2
+    assert [(pair.first, pair.second, pair.sizes) for pair in made.pairs][:2] == [(0, 10, {0: 4}), (0, 11, {0: 4})]
+    with pytest.raises(ValueError, match=r"got 200 batches of 1, 1, 1, 1, 1 \.\.\. samples$"):
+        gsat.diagnose(np.random.default_rng(0).normal(size=(200, 3)), np.arange(200))
 
 
 def test_moments_of_the_shift_have_no_bias():
@@ -316,9 +335,10 @@ def csv(tmp_path_factory):
 
 def test_the_command_prints_and_writes(csv, tmp_path):
     text = run(csv, "--batch", "lab", "--label", "kind", "--out", tmp_path / "d")
-    assert "structure  group-sparse; two batches are" in text
-    assert f"next: gsat train {csv} --label kind --batch lab --choose --out RUN" in text
-    assert re.search(r"^most moved: gene\d+, gene\d+, gene\d+$", text, re.MULTILINE)
+    assert text.startswith("The batches differ in a few features: 3 of 30 hold 80 % of the difference (group-sparse).")
+    assert f"  gsat check {csv} --label kind --batch lab\n" in text
+    assert f"  gsat report {tmp_path / 'd'}\n" in text
+    assert re.search(r"^The features that move most: gene\d+, gene\d+, gene\d+$", text, re.MULTILINE)
     assert (tmp_path / "d" / "diagnosis.png").read_bytes().startswith(b"\x89PNG")
     kept = json.loads((tmp_path / "d" / "diagnosis.json").read_text())
     assert kept["structure"] == "group-sparse"
@@ -358,7 +378,7 @@ def test_the_command_reads_h5ad(tmp_path):
     genes = pd.DataFrame(index=pd.Index([f"gene{j}" for j in range(20)], dtype=object))
     anndata.AnnData(csr_array(X.astype(np.float32)), obs, genes).write_h5ad(tmp_path / "cells.h5ad")
     text = run(tmp_path / "cells.h5ad", "--batch", "batch", "--label", "cell_type")
-    assert text.startswith("structure  universal")
+    assert text.startswith("The batches differ by one shift: all samples of a batch are moved in the same way")
 
 
 def test_help_has_an_example():

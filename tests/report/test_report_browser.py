@@ -165,15 +165,18 @@ def test_values_are_read_by_pointer_and_by_arrow_keys(opened):
     box = plot.bounding_box()
     page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
     tip = figure.locator(".tip")
-    assert tip.locator("b").inner_text() == "rank: 4"
+    assert tip.locator("b").inner_text() == "rank (directions): 4"
     assert tip.locator("div").all_inner_texts()[0].split("\n") == ["GSAT low-rank", "76.0 ± 1.0"]
     page.mouse.move(0, 0)
     assert tip.count() == 0
     plot.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert tip.locator("b").inner_text() == "rank: 1"
-    assert page.locator(".status").inner_text() == "rank: 1. GSAT low-rank 91.0 ± 1.0, PGD 86.0 ± 1.0, ERM 76.0 ± 1.0"
+    assert tip.locator("b").inner_text() == "rank (directions): 1"
+    assert (
+        page.locator(".status").inner_text()
+        == "rank (directions): 1. GSAT low-rank 91.0 ± 1.0, PGD 86.0 ± 1.0, ERM 76.0 ± 1.0"
+    )
     page.keyboard.press("Escape")
     assert tip.count() == 0
 
@@ -226,7 +229,7 @@ def test_figures_are_saved_as_svg_that_stands_alone(opened):
 def test_figures_are_saved_as_csv(opened):
     figure = opened.page.locator("figure", has_text="Low-rank attack").first
     rows = list(csv.reader(io.StringIO(saved(opened.page, figure, "csv"))))
-    assert rows[0] == ["defence", "rank", "accuracy, %", "standard deviation", "seeds"]
+    assert rows[0] == ["defence", "rank (directions)", "accuracy, %", "standard deviation", "seeds"]
     assert rows[1] == ["erm", "0", "96", "1", "3"]
     assert len(rows) == 1 + 3 * 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,11 @@ from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, use
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.source import Source, verify
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME = ["attack", "strength", "eps", "n", "search"]  # what tells the rows of results.csv apart
 
 
 @app.command(
@@ -33,17 +38,17 @@ def attack(
     strength: options.Strength = _defaults.STRENGTH,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
-    out: Annotated[Path | None, typer.Option(help="The table; default results.csv in the run's folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A table of its own; default: added to the run's.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the table instead of adding to it.")] = False,
     trust_module: options.TrustModule = False,
     raw_text: options.RawText = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Attack a trained model on its test samples and keep the table; a run with --batch is attacked batch by batch."""
+    """Attack a trained model on its test samples and add the rows to the run; with --batch, batch by batch."""
     at_least_one(n=n, group_size=group_size)
     _checks.count("steps", steps, least=1)
     _checks.one_of("--strength", strength, _defaults.STRENGTHS)
@@ -79,7 +84,10 @@ def attack(
             "in Python gsat.load(run).estimators_[0] is the best member"
         )
     to = run / "results.csv" if out is None else out
-    vacant(to, force=force)
+    if out is None and not force:
+        _earlier(to)  # a table of something else is told before anything is attacked
+    else:
+        vacant(to, force=force)
     test = predictable_rows(table.test, classifier, per_batch=config["per_batch"])
     y = np.asarray(test.y)
     rows = np.flatnonzero(np.isin(y, classifier.classes_))[:n]
@@ -102,5 +110,34 @@ def attack(
         out=run / "evaluations.jsonl",
         strength=strength,
     )
-    write_table(to, results, raw_text=raw_text)
+    write_table(to, results if out is not None or force else _added(_earlier(to), results), raw_text=raw_text)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))
+
+
+def _earlier(path: Path) -> pd.DataFrame | None:
+    """The rows that are there to be added to, if any."""
+    import pandas as pd
+
+    if not path.exists():
+        return None
+    found = pd.read_csv(path, keep_default_na=False)
+    if missing := [name for name in SAME if name not in found and name != "search"]:
+        fail(f"{path} must be a table of gsat attack to be added to, but has no {missing[0]}; take --out, or --force")
+    return found
+
+
+def _added(earlier: pd.DataFrame | None, found: pd.DataFrame) -> pd.DataFrame:
+    """Earlier rows and new ones, those without attack first; what was measured anew takes the place of what it was."""
+    import pandas as pd
+
+    if earlier is None:
+        return found
+    new = set(_keys(found))
+    both = pd.concat([earlier[[key not in new for key in _keys(earlier)]], found], ignore_index=True)
+    return both.sort_values("attack", key=lambda names: names != "none", kind="stable", ignore_index=True)
+
+
+def _keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    """What a row measured; tables of earlier versions do not say how hard was searched."""
+    columns = [frame[name] if name in frame else [""] * len(frame) for name in SAME]
+    return [tuple(map(str, key)) for key in zip(*columns, strict=True)]

@@ -17,6 +17,7 @@ from gsat.cli.files import vacant, write_together
 from gsat.data.source import Source
 
 FILES = ("diagnosis.json", "diagnosis.png")
+SHOWN = 20  # names of features
 
 
 @app.command(
@@ -48,7 +49,7 @@ def diagnose(
     force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say which structure the shift between batches has, how large it is, and what is worth trying."""
+    """Say how the batches differ (one shift, a few features, a few directions), by how much, and what to do next."""
     if out is not None:
         if out.exists() and not out.is_dir():
             fail(f"--out must be a folder, got the file {out}")
@@ -75,7 +76,12 @@ def diagnose(
         random_state=seed,
     )
     moving = [_name(table.feature_names, j) for j in found.features.tolist()]
+    wanted = "LABEL" if label is None and table.y is None else label  # the column that is to be predicted
+    given = (("label", wanted), ("batch", batch), ("layer", layer), ("pheno", pheno))
+    named = [part for name, value in given if value is not None for part in (f"--{name}", str(value))]
+    following = f"gsat check {shlex.join([data, *named])}"
     content = {**source.describe(), "checksum": table.checksum, **found.to_dict(), "features": moving}
+    content["next"] = following
     if out is not None:
         picture = io.BytesIO()
         found.plot(picture)
@@ -85,13 +91,12 @@ def diagnose(
         return
     typer.echo(visible(str(found)))
     if found.structure == "group-sparse" or found.also == ("group-sparse",):
-        typer.echo(visible(f"\nmost moved: {', '.join(map(str, moving[: found.k]))}"))
-    if found.worth_trying:
-        given = (("label", label), ("batch", batch), ("layer", layer), ("pheno", pheno))
-        named = [part for name, value in given if value is not None for part in (f"--{name}", str(value))]
-        typer.echo(visible(f"\nnext: gsat train {shlex.join([data, *named])} --choose --out RUN"))
+        most = moving[: found.k]
+        more = f" and {len(most) - SHOWN} more" if len(most) > SHOWN else ""
+        typer.echo(visible(f"\nThe features that move most: {', '.join(map(str, most[:SHOWN]))}{more}"))
+    typer.echo(visible(f"\nNext, how well models do on batches left out:\n  {following}"))
     if out is not None:
-        typer.echo(f"\nfigure: {out / FILES[1]}   numbers: {out / FILES[0]}")
+        typer.echo(visible(f"A page with figures:\n  gsat report {shlex.quote(str(out))}"))
 
 
 def _name(names: tuple[str, ...] | None, position: int) -> Any:

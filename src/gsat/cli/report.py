@@ -21,14 +21,16 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN_OR_RESULTS", help="Folder of a run, a comparison, an experiment, or several of these."
+            metavar="RUN_OR_RESULTS",
+            help="Folder of a run, a diagnosis, a comparison, an experiment, or several of these; or a diagnosis.json.",
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The HTML file; default report.html in the folder.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write one self-contained HTML page with the figures, tables and settings of the results."""
-    path = folder / "report.html" if out is None else out
+    beside = folder.with_suffix(".html") if folder.is_file() else folder / "report.html"
+    path = beside if out is None else out
     size = write_report(folder, path)
     say({"report": str(path), "megabytes": round(size / 1e6, 2)}, as_json)
 

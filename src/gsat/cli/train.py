@@ -157,8 +157,10 @@ def train(
     from gsat.estimators.examining import examine
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.estimators.places import places
     from gsat.estimators.predicting import KNOWN, remembered
     from gsat.estimators.predicting import unlabelled as predict_unlabelled
+    from gsat.estimators.relevance import relevance
     from gsat.estimators.wording import in_words, metric_in_words, numbers, plans_in_words
     from gsat.training.threads import use_threads
 
@@ -216,7 +218,9 @@ def train(
         if others:
             train_together(table.train, others, ready, jobs=jobs).save(beside(out / "model"))
         found = examine(trained, table, held_out, source, [*noted, *told])
-        frames = {"predictions.csv": found.predictions}
+        ranked = None if source.is_pixels else relevance(trained, table.train)
+        frames = {"predictions.csv": found.predictions, "map.csv": places(trained, table)}
+        frames |= {} if ranked is None else {"features.csv": ranked}
         if unlabelled == "predict":
             unknown = replace(source, unlabelled="only").read(data_dir, max_memory=max_memory)
             frames["unlabelled.csv"] = predict_unlabelled(trained, unknown)
@@ -242,6 +246,7 @@ def train(
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
             **(numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
+            **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
         },
         as_json,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -47,19 +47,12 @@ class Design:
         cls, batch: NDArray[Any], y: NDArray[Any], *, max_pairs: int, max_samples: int, rng: np.random.Generator
     ) -> Design:
         """The largest max_pairs pairs that share a class with LEAST samples in both, with the largest cells thinned."""
-        found = {
-            (b, c): np.flatnonzero((batch == b) & (y == c))
-            for b, c in np.unique(np.stack([batch, y], axis=1), axis=0).tolist()
-        }
-        found = {cell: where for cell, where in found.items() if len(where) >= LEAST}
-        pairs = [*_pairs(found)]
-        largest = sorted(pairs, key=lambda pair: -pair.size)[:max_pairs]
-        wanted = {(pair.first, pair.second) for pair in largest}
-        cells = sorted(_cells(largest))
+        found = {cell: where for cell, where in _rows(batch, y).items() if len(where) >= LEAST}
+        wanted, n_pairs = _largest(found, max_pairs)
+        cells = sorted({(b, c) for pair in wanted for b in pair for c in _classes(found, *pair)})
         most = _cap([len(found[cell]) for cell in cells], max_samples)
         thinned = {cell: rng.permutation(found[cell])[:most] for cell in cells}
-        chosen = tuple(pair for pair in _pairs(thinned) if (pair.first, pair.second) in wanted)
-        return cls(chosen, *_numbered(thinned), len(pairs))
+        return cls(tuple(_pair(thinned, *pair) for pair in wanted), *_numbered(thinned), n_pairs)
 
     def only(self, pair: Pair) -> Design:
         """The same samples for one of the pairs."""
@@ -75,15 +68,41 @@ class Design:
         return first, second
 
 
-def _pairs(rows: dict[Cell, Rows]) -> Iterator[Pair]:
-    for first, second in combinations(sorted({batch for batch, _ in rows}), 2):
-        sizes = {
-            label: min(len(where), len(rows[second, label]))
-            for (batch, label), where in sorted(rows.items())
-            if batch == first and (second, label) in rows
-        }
-        if sizes:
-            yield Pair(first, second, sizes)
+def _rows(batch: NDArray[Any], y: NDArray[Any]) -> dict[Cell, Rows]:
+    """The rows of each batch and class, in order."""
+    order = np.lexsort((y, batch))
+    ends = np.flatnonzero((np.diff(batch[order]) != 0) | (np.diff(y[order]) != 0)) + 1
+    return {(int(batch[rows[0]]), int(y[rows[0]])): np.sort(rows) for rows in np.split(order, ends) if len(rows)}
+
+
+def _largest(rows: dict[Cell, Rows], most: int) -> tuple[list[tuple[int, int]], int]:
+    """The `most` pairs of batches with the most samples to match, in order, and the number of all pairs that have any.
+
+    Thousands of batches make millions of pairs: they are counted a batch at a time, as min of the sizes, by class.
+    """
+    batches, labels = (sorted({cell[i] for cell in rows}) for i in (0, 1))
+    sizes = np.zeros((len(batches), len(labels)), np.int64)
+    for (b, c), where in rows.items():
+        sizes[bisect_left(batches, b), bisect_left(labels, c)] = len(where)
+    kept: list[tuple[int, int, int]] = []  # (-size, first, second): the largest come first, then the first
+    count = 0
+    for first in range(len(batches)):
+        shared = np.minimum(sizes[first], sizes[first + 1 :]).sum(1)
+        count += int((shared > 0).sum())
+        best = np.argsort(-shared, kind="stable")[:most]
+        kept += [(-int(shared[i]), batches[first], batches[first + 1 + i]) for i in best.tolist() if shared[i]]
+        kept = sorted(kept)[:most]
+    return sorted((first, second) for _, first, second in kept), count
+
+
+def _classes(rows: dict[Cell, Rows], first: int, second: int) -> list[int]:
+    """The classes of which both batches have samples."""
+    return sorted(c for b, c in rows if b == first and (second, c) in rows)
+
+
+def _pair(rows: dict[Cell, Rows], first: int, second: int) -> Pair:
+    sizes = {c: min(len(rows[first, c]), len(rows[second, c])) for c in _classes(rows, first, second)}
+    return Pair(first, second, sizes)
 
 
 def _numbered(rows: dict[Cell, Rows]) -> tuple[dict[Cell, Rows], Rows]:

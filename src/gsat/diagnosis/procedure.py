@@ -164,7 +164,9 @@ def _nothing_to_compare(batches: list[Any], codes: NDArray[np.int64], labels: li
         return f"batch must name at least two batches, got only {batches[0]!r}"
     sizes = np.bincount(codes)
     if len(labels) < 2 or (sizes >= LEAST).sum() < 2:
-        return f"batch must have {LEAST} samples in each of two batches, got batches of {sizes.tolist()}"
+        largest = sorted(sizes.tolist(), reverse=True)
+        some = ", ".join(map(str, largest[:5])) + (" ..." if len(largest) > 5 else "")
+        return f"batch must have {LEAST} samples in each of two batches, got {len(sizes)} batches of {some} samples"
     return (
         f"batch and y must share a class with {LEAST} samples in two batches, got none in {len(labels)} classes and "
         f"{len(batches)} batches: they are confounded; leave out y to compare whole batches"

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gsat._files import replace_file
-from gsat.diagnosis.verdict import LEVEL, SHARE
+from gsat.diagnosis import words
+from gsat.diagnosis.verdict import SHARE
 
 WORTH = {  # structures to try, on batches that are left out
     "none": (),
@@ -102,58 +103,25 @@ class Diagnosis:
         return figure
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON can hold it; numbers that are not there are None."""
+        """Everything as JSON can hold it, with the plain words; numbers that are not there are None."""
         names = ("structure", "also", "worth_trying", "size", "p_value", "null", "excess", "mean_norm", "k", "rank")
         content = {name: getattr(self, name) for name in (*names, "effective_rank")}
         content |= {"features": self.features.tolist()}
         content |= {f"curve_{name}": values.tolist() for name, values in self.curves.items()}
-        content |= {"table": self.table.to_dict("records"), "pairs": self.pairs.to_dict("records"), "about": self.about}
+        forms = [words.FORMS[name] for name in self.table["structure"]]
+        pairs = self.pairs.assign(what=[words.FORMS[name] for name in self.pairs["structure"]])
+        content |= {"summary": self.summary, "table": self.table.assign(what=forms).to_dict("records")}
+        content |= {"pairs": pairs.to_dict("records"), "about": self.about}
         found: dict[str, Any] = _plain(content)
         return found
 
+    @property
+    def summary(self) -> list[str]:
+        """The diagnosis in plain words: what differs, how sure that is, and what is worth trying."""
+        return words.summary(self)
+
     def __str__(self) -> str:
-        about, none = self.about, self.structure == "none"
-        lines = [
-            f"structure  {self.structure}; "
-            + ("nothing beyond chance" if none else f"two batches are {self.size:.2g}·E‖X‖ apart"),
-            f"samples    {about['n_compared']} of {about['n_samples']}, {about['n_features']} features, "
-            f"{about['n_batches']} batches ({len(self.pairs)} of {about['n_pairs']} pairs), "
-            f"{about['n_classes']} classes",
-            f"no shift   p = {self.p_value:.2g}, {'not ' if self.p_value > LEVEL else ''}rejected at {LEVEL:g}",
-            f"‖Δ‖²       {self.null:.4g} within batches, {self.null + self._energy('all'):.4g} between them"
-            + ("" if none else f"; excess {self.excess:.3g}")
-            + f"; E‖X‖ = {self.mean_norm:.4g}",
-        ]
-        if self.also:
-            lines.insert(1, f"also       80 % of the excess is {' and '.join(self.also)} as well")
-        if self.effective_rank is not None:
-            lines.append(f"rank       effective {self.effective_rank:.1f}")
-        lines += ["", f"{'structure':<14}{'what':<28}{'share of the excess (95 %)':<28}size/E‖X‖"]
-        for name, row in self.table.set_index("structure").iterrows():
-            shares = [f"{100 * row[key]:.0f} %" for key in ("share", "share_low", "share_high")]
-            share = "" if math.isnan(row["share"]) else "{} ({} to {})".format(*shares)
-            lines.append(f"{name:<14}{self._what(str(name)):<28}{share:<28}{row['size']:.3f}")
-        if not none:
-            metric = ", in the metric that is learnt from the batches" if about["n_batches"] > 2 else ""
-            lines += [
-                "",
-                f"Worth trying: {' and '.join(self.worth_trying)}{metric}.",
-                "How strong, or whether at all, only batches that are left out can say: gsat train --choose.",
-            ]
-        if len(self.pairs) > 1:
-            shown = self.pairs.assign(p_value=[f"{p:.2g}" for p in self.pairs["p_value"]])
-            lines += ["", shown.to_string(index=False, float_format=lambda value: f"{value:.2f}", na_rep="")]
-        return "\n".join(lines)
-
-    def _what(self, structure: str) -> str:
-        few = {"group-sparse": (self.k, "max_features", "features"), "low-rank": (self.rank, "max_rank", "directions")}
-        if structure not in few:
-            return {"universal": "one shift", "per class": "one shift per class"}.get(structure, "")
-        least, limit, what = few[structure]
-        return f"{self.about[limit]} {what}" + (f", {least} for 80 %" if least else "")
-
-    def _energy(self, structure: str) -> float:
-        return float(self.table.set_index("structure").at[structure, "energy"])
+        return words.text(self)
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from gsat.report.reading import Result, find, read, read_config
 from gsat.report.sections import Part, heading, introduction, parts
 
 STYLES = ("theme.css", "layout.css", "figures.css", "tables.css", "print.css")
-CHARTS = ("line.js", "scatter.js", "forest.js", "bars.js", "image.js")
+CHARTS = ("line.js", "scatter.js", "forest.js", "bars.js", "image.js", "map.js")
 SCRIPTS = (
     "state.js",
     "draw.js",
@@ -139,7 +139,7 @@ def _page(title: str, opening: Markup, contents: Markup, main: Markup, data: dic
     )
     legend = tag(
         "div",
-        tag("div", class_="keys", role="group", aria_label="Defences: show or hide"),
+        tag("div", class_="keys", role="group", aria_label="Models: show or hide"),
         tag("button", "Show all", type="button", class_="all", hidden=True),
         class_="legend",
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from gsat.report.placing import RELATIVE, numbers, place
 from gsat.report.reading import Result
 
-ALWAYS = ("data", "dataset", "model", "rule")  # columns that get panels of their own wherever they differ
+ALWAYS = ("data", "dataset", "model", "rule", "samples")  # columns that get panels of their own wherever they differ
 IF_NEEDED = ("size", "alpha", "lam", "group_size", "scale", "batch", "split")  # where rows would be mixed otherwise
 SERIES = ("defence", "method", "model")
 KEY = ["facet", "attack", "fixed", "label"]

@@ -16,8 +16,8 @@ KEYS = "Left and right arrows read the values."
 class Figures:
     """The specifications by the id of the element.
 
-    A specification is plain data for JSON: kind (line, scatter, forest, bars or image), title, hint for screen readers,
-    and what assets/charts.js reads for that kind.
+    A specification is plain data for JSON: kind (line, scatter, forest, bars, image or map), title, hint for screen
+    readers, and what its file in assets/charts/ reads.
     """
 
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-X_LABELS = {"group-sparse": "columns that move", "low-rank": "rank"}
-RELATIVE = "eps / E‖X‖"
+X_LABELS = {"group-sparse": "features that move", "low-rank": "rank (directions)"}
+RELATIVE = "size of the attack (1: mean norm of a sample)"
 CASE = re.compile(r"(?P<attack>[^:@]+)(:(?P<count>\d+))?@(?P<eps>\d*\.?\d+([eE][+-]?\d+)?)(?P<all>-all)?")
 COLUMNS = ["attack", "x", "label", "fixed"]
 

@@ -13,12 +13,17 @@ from typing import Any
 import pandas as pd
 
 from gsat._files import parse_json, read_bytes, read_json
+from gsat.report import difference
+from gsat.report.metrics import Metrics, read_metrics
 
-RESULTS = ("results.csv", "log.jsonl", "perturbations.json", "timing.csv")  # one of them makes a folder a result
+RESULTS = (  # one of them makes a folder a result
+    "results.csv", "log.jsonl", "perturbations.json", "timing.csv", "metrics.json", difference.FILE,
+)  # fmt: skip
 INTERNAL = {"model", "models", "checkpoint"}
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 LARGEST = 3_000_000  # bytes of a picture that is put into the page
 DEPTH = 3
+SEARCHES = {"fast": 0, "standard": 1, "strong": 2}
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Result:
     perturbations: list[dict[str, Any]] = field(default_factory=list)
     pictures: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # name -> (media type, bytes)
     left_out: list[str] = field(default_factory=list)  # pictures that are too large
+    metrics: Metrics | None = None
+    diagnosis: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -46,10 +53,12 @@ class Result:
 
 
 def find(folder: Path) -> list[Path]:
-    """The result folders: the folder itself, or else those below it.
+    """The result folders: the folder itself, or else those below it; or a file of `gsat diagnose`.
 
     Those that config.json lists as `sections` come first and in its order, the others in that of their names.
     """
+    if folder.is_file() and folder.suffix == ".json":
+        return [folder]
     if not folder.is_dir():
         raise ValueError(
             f"the report needs a folder of results, got {folder}{'' if folder.exists() else ', which is not there'}"
@@ -72,7 +81,9 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read(folder: Path) -> Result:
-    """Everything in one result folder that the page can show."""
+    """Everything in one result folder that the page can show; of a diagnosis.json itself, that alone."""
+    if folder.is_file():
+        return Result(folder, diagnosis=difference.read_diagnosis(folder))
     tables = {path.stem: read_csv(path) for path in sorted(folder.glob("*.csv"))}
     pictures, left_out = {}, []
     for path in sorted(folder.iterdir()):
@@ -89,7 +100,11 @@ def read(folder: Path) -> Result:
         unit = _unit(folder / "model" / "model.json")
         if attacks is not None:
             tables["results"] = attacks if unit is None or "unit" in attacks else attacks.assign(unit=unit)
-    return Result(folder, config, tables, log, read_perturbations(folder), pictures, left_out)
+    diagnosis = difference.read_diagnosis(folder / difference.FILE)
+    if diagnosis is not None:
+        pictures.pop("diagnosis.png", None)  # the same figures
+    metrics = read_metrics(folder)
+    return Result(folder, config, tables, log, read_perturbations(folder), pictures, left_out, metrics, diagnosis)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -176,7 +191,11 @@ def _finite(number: Any) -> bool:
 
 
 def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The rows of all `gsat attack` calls on as many samples as the last: results.csv may have only some of them."""
+    """The rows of all `gsat attack` calls: results.csv of earlier versions has the last one alone.
+
+    What was attacked twice counts with the harder search. Calls on different numbers of samples are told apart by the
+    column "samples".
+    """
     rows = []
     for line in read_bytes(path).split(b"\n") if path.is_file() else []:
         try:
@@ -190,9 +209,14 @@ def _evaluations(path: Path, last: pd.DataFrame | None) -> pd.DataFrame | None:
     if last is not None:
         if not set(last) <= set(found):
             return last  # not a table of `gsat attack`
-        found = pd.concat([found[list(last)], last], ignore_index=True)
-    found = found[found["n"] == found["n"].iloc[-1]]
-    return found.drop_duplicates(key, keep="last", ignore_index=True)
+        found = pd.concat([found, last], ignore_index=True)
+    if "search" in found:
+        hard = found["search"].map(SEARCHES).fillna(-1)
+        found = found.iloc[hard.to_numpy().argsort(kind="stable")]
+    found = found.drop_duplicates(key, keep="last").sort_index(ignore_index=True)
+    if found["n"].nunique() > 1:
+        found["samples"] = [f"{n:g} test samples" for n in found["n"]]
+    return found
 
 
 def _unit(path: Path) -> float | None:

@@ -8,24 +8,26 @@ from typing import Any
 
 import pandas as pd
 
-from gsat.report import plots
+from gsat.report import difference, judgement, plots, verdict
 from gsat.report import series as names
 from gsat.report.checked import check_parts, opening, read_check
 from gsat.report.curves import Panel, panels
 from gsat.report.figures import Figures
 from gsat.report.markup import Markup, join, tag
 from gsat.report.perturbations import perturbations
+from gsat.report.places import sample_map
 from gsat.report.placing import case_title
 from gsat.report.reading import Result
 from gsat.report.summary import summary
 from gsat.report.tables import MOST_ROWS, Cell, frame_table, number, table
 
 OWN_PLACE = ("title", "command", "paper", "headline", "protocol", "notes", "names", "report")  # not among the settings
+FIGURE_DATA = ("map",)  # tables that are drawn and tell nothing as rows
 QUANTITIES = {
-    "loss": "Loss on the perturbed group",
-    "mean_norm": "Mean ‖δ‖",
-    "lam": "λ",
-    "measure": "Columns that move, or rank",
+    "loss": "Loss on the perturbed samples",
+    "mean_norm": "Mean length of the perturbations ‖δ‖",
+    "lam": "Price of moving λ",
+    "measure": "Features, or directions, that move",
     "validation": "Robust accuracy on validation rows",
     "validation_loss": "Robust loss on validation rows",
     "learning_rate": "Learning rate",
@@ -47,29 +49,92 @@ def heading(result: Result) -> str:
     config = result.config
     if config.get("title"):
         return str(config["title"])
+    if result.metrics is not None:
+        return f"{names.title(result.metrics.defence, result.names)} on {result.metrics.name}"
+    if "data" not in config and result.diagnosis is not None:
+        return difference.title(result.diagnosis)
     if "data" in config and "defences" in config:
-        return f"Defences on {config['data']}" + (f", {config['rule']} sizes" if config.get("rule") else "")
+        return f"Defences on {_name(config['data'])}" + (f", {config['rule']} sizes" if config.get("rule") else "")
     if "data" in config and "defence" in config:
-        return f"{names.title(str(config['defence']), result.names)} on {config['data']}"
+        return f"{names.title(str(config['defence']), result.names)} on {_name(config['data'])}"
     return result.name
+
+
+def _name(data: Any) -> str:
+    """A data set by its name: of a file the last part of the path."""
+    return str(data).replace("\\", "/").rstrip("/").rpartition("/")[2] or str(data)
 
 
 COMPARED = {"paper": "The paper", "headline": "Here"}
 
 
 def introduction(result: Result) -> Markup:
-    """What config.json says: the paper's figures and ours, protocol and notes, and the command that made the result."""
+    """What was found, in plain words, and what config.json says: figures, protocol, notes and the command."""
     config = result.config
     if (check := read_check(result.path)) is not None:
         return opening(check)
+    if result.metrics is not None:
+        first_words = _words(result)
+    elif result.diagnosis is not None and not _trained(result):
+        first_words = difference.summary(result.diagnosis)
+    elif "defence" in config and "rows_checksum" in config:
+        first_words = tag("p", UNJUDGED)
+    else:
+        first_words = Markup()
     notes = config.get("notes")
     found = [f"{label}: {config[key]}" for key, label in COMPARED.items() if config.get(key)]
     texts = [*found, config.get("protocol"), *(notes if isinstance(notes, list) else [notes])]
     command = config.get("command")
     return join(
+        first_words,
         *(tag("p", str(text)) for text in texts if text),
         tag("pre", tag("code", str(command)), tabindex=0, role="region", aria_label="Command") if command else None,
     )
+
+
+def _trained(result: Result) -> bool:
+    """Whether the folder is that of a run of `gsat train`, and not that of a diagnosis alone."""
+    return result.metrics is not None or "defence" in result.config
+
+
+UNJUDGED = (
+    "How well the model does on held-out samples is not in this folder: the run is under way, or an earlier version of "
+    "gsat made it."
+)
+
+
+def _words(result: Result) -> Markup:
+    """The first paragraphs of a run of `gsat train`, and what it warns of."""
+    metrics = result.metrics
+    if metrics is None:
+        return Markup()
+    first, *others = verdict.sentences(metrics, result.tables.get("predictions"))
+    warned = None
+    if metrics.warnings:
+        entries = tag("ul", *(tag("li", f"{text[:1].upper()}{text[1:]}") for text in metrics.warnings))
+        warned = tag("div", tag("p", "To be watched"), entries, class_="warnings", role="note")
+    why = (
+        tag("p", f"Held out: {metrics.why.rstrip('.')}.", class_="note")
+        if metrics.test is not None and metrics.why
+        else None
+    )
+    return join(tag("p", first, class_="lead"), *(tag("p", text, class_="lead") for text in others), why, warned)
+
+
+def _judged(result: Result, figures: Figures) -> list[tuple[str, str, Markup, bool]]:
+    """The parts of a run of `gsat train` that say how well its model does."""
+    metrics, tables = result.metrics, result.tables
+    if metrics is None:
+        return []
+    return [
+        ("glance", "At a glance", judgement.glance(metrics), False),
+        ("right", "Class by class, batch by batch", judgement.accuracies(metrics, figures), False),
+        ("confusion", "Which classes are confused", judgement.confusion(metrics), False),
+        ("calibration", "Can the probabilities be trusted?", judgement.calibration(metrics, figures), False),
+        ("map", "The test samples on a map", sample_map(tables.get("map"), tables.get("predictions"), figures), False),
+        ("features", "What the model looks at", judgement.features(tables.get("features"), figures), False),
+        ("counts", "The samples", judgement.counts(metrics), False),
+    ]
 
 
 def parts(result: Result, figures: Figures, key: str, level: int) -> list[Part]:
@@ -80,7 +145,14 @@ def parts(result: Result, figures: Figures, key: str, level: int) -> list[Part]:
         return [Part(f"{key}-{name}", title, body, folded) for name, title, body, folded in own if body]
     drawn = panels(result)
     found = [
-        ("summary", "At a glance", summary(drawn, result), False),
+        *_judged(result, figures),
+        (
+            "differ",
+            "How the batches differ" if _trained(result) else "In figures",
+            difference.difference(result.diagnosis, figures, alone=not _trained(result)),
+            False,
+        ),
+        ("summary", "At a glance" if result.metrics is None else "Under attack", summary(drawn, result), False),
         (
             "curves",
             "Accuracy against strength" if all(p.strength for p in drawn) else "Curves",
@@ -188,7 +260,7 @@ def _tables(result: Result, level: int, most: int) -> Markup:
         *(
             join(tag(f"h{level}", f"{name}.csv"), frame_table(f"{name}.csv", frame, most))
             for name, frame in result.tables.items()
-            if not frame.empty
+            if not frame.empty and name not in FIGURE_DATA
         )
     )
 

@@ -59,6 +59,7 @@ KNOWN = {
     "structured-universal": Style(1, "", "diamond2", True),
     "structured-group-sparse": Style(6, "14 4", "square2", True),
     "structured-low-rank": Style(7, "", "triangle2", True),
+    "logistic": Style(0, "9 3 2 3", "square2"),
 }
 SHORT = {"lr": "low-rank", "gs": "group-sparse", "ind": "universal", "indicator": "universal"}
 TITLES = {
@@ -74,6 +75,7 @@ TITLES = {
     "structured-universal": "Structured, universal",
     "structured-group-sparse": "Structured, group-sparse",
     "structured-low-rank": "Structured, low-rank",
+    "logistic": "Logistic regression",
 }
 
 

@@ -24,7 +24,9 @@ class Cell:
     best: bool = False
 
 
-def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell | Markup]], *, note: str = "") -> Markup:
+def table(
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell | Markup]], *, note: str = "", class_: str = ""
+) -> Markup:
     """A sortable table; the first column names the row."""
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(header))]
     head = [
@@ -46,7 +48,7 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell | Ma
                 tag("caption", caption, class_="hidden"),
                 tag("thead", tag("tr", *head)),
                 tag("tbody", *body),
-                class_="sortable",
+                class_=f"sortable {class_}".strip(),
             ),
             class_="scroll",
             tabindex=0,

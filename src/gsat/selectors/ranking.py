@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gsat.data import Table
+from gsat.estimators.relevance import block_name
 from gsat.selectors.selector import GroupSparseSelector
 
 DRAWN = 40  # features in the picture: more names cannot be read
@@ -39,7 +39,7 @@ def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
     frame = pd.DataFrame(
         {
             "rank": fitted.ranking_[order],
-            "name": [names[j] if groups is None else _block_name(names, groups, j) for j in order],
+            "name": [names[j] if groups is None else block_name(names, groups, j) for j in order],
             "score": fitted.scores_[order],
         }
     )
@@ -47,15 +47,6 @@ def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
         frame["selection_frequency"] = fitted.selection_frequency_[order]
         frame[["score_low", "score_high"]] = fitted.scores_interval_[order]
     return frame
-
-
-def _block_name(names: list[str], groups: Any, j: int) -> str:
-    """The SNP of three columns snp=0, snp=1, snp=2; of any other block the first name and how many follow."""
-    members = [name for name, group in zip(names[j:], groups[j:], strict=True) if group == groups[j]]
-    stems = {name.rpartition("=")[0] for name in members}
-    if len(stems) == 1 and (stem := stems.pop()):
-        return stem
-    return members[0] if len(members) == 1 else f"{members[0]} and {len(members) - 1} more"
 
 
 def picture(frame: pd.DataFrame) -> bytes:

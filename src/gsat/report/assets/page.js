@@ -1,5 +1,5 @@
 // The page itself: draws the figures, and keeps them in step with the legend, the theme and the width.
-const kinds = { line: drawLine, scatter: drawScatter, forest: drawForest, bars: drawBars, image: drawImage };
+const kinds = { line: drawLine, scatter: drawScatter, forest: drawForest, bars: drawBars, image: drawImage, map: drawMap };
 
 function draw(chart) {
   const width = Math.round(chart.plot.clientWidth) || 0;

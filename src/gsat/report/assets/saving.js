@@ -87,10 +87,26 @@ const keysOf = (spec, choice) => [
 function rowsOf(spec) {
   if (spec.lines)
     return [
-      ["defence", spec.x_label, spec.y_label, "standard deviation", "seeds"],
+      ["defence", spec.x_label, spec.y_label, ...(spec.columns ?? ["standard deviation", "seeds"])],
       ...spec.lines.flatMap((line) => line.points.map((point) => [line.series, ...point])),
     ];
-  if (spec.bars) return [["name", spec.x_label], ...spec.bars.map((bar) => [bar.name ?? bar.series, bar.value])];
+  if (spec.bars) {
+    const more = spec.bars.some((bar) => bar.beside) ? (bar) => [bar.beside] : () => [];
+    return [
+      ["name", spec.x_label, ...more({ beside: spec.beside })],
+      ...spec.bars.map((bar) => [bar.name ?? bar.series, bar.value, ...more(bar)]),
+    ];
+  }
+  if (spec.kind === "map")
+    return [
+      ["id", spec.title, spec.x_label, spec.y_label],
+      ...spec.points.map(([x, y, group, id]) => [id, spec.groups[group].title, x, y]),
+    ];
+  if (spec.kind === "forest" && spec.percent)
+    return [
+      ["model", "row", spec.x_label, "low", "high"],
+      ...spec.choices.flatMap((choice) => choice.points.map((p) => [p.series, p.row, p.x, p.low, p.high])),
+    ];
   if (spec.kind === "scatter") {
     return [
       ["case", "defence", spec.x_label, "standard deviation", spec.y_label, "standard deviation"],

@@ -5,7 +5,9 @@ function drawBars(spec, width) {
   const nameOf = (bar) => bar.name ?? titleOf(bar.series);
   const keyOf = (bar) => bar.series ?? spec.series;
   const valueOf = (bar) =>
-    spec.seconds ? secondsText(bar.value) + (bar.ratio === null ? "" : `  (${bar.ratio.toFixed(2)} ×)`) : digits(bar.value, 3);
+    spec.seconds
+      ? secondsText(bar.value) + (bar.ratio === null ? "" : `  (${bar.ratio.toFixed(2)} ×)`)
+      : digits(bar.value, 3) + (bar.beside ? `   ${bar.beside}` : "");
   const most = Math.max(10, Math.floor(width * 0.06));
   const marginLeft = roomFor(bars.map(nameOf), most);
   const domain = d3.extent([0, ...spec.bars.map((bar) => bar.value)]);
@@ -33,7 +35,7 @@ function drawBars(spec, width) {
     width,
     height: 42 + 21 * bars.length,
     marginLeft,
-    marginRight: spec.seconds ? 110 : 52,
+    marginRight: spec.seconds || spec.bars.some((bar) => bar.beside) ? 110 : 52,
     marginTop: 4,
     marginBottom: 36,
     x: {
@@ -60,6 +62,7 @@ function drawBars(spec, width) {
     title: nameOf(bars[i]),
     rows: [
       { label: spec.x_label, value: spec.seconds ? secondsText(bars[i].value) : digits(bars[i].value) },
+      ...(bars[i].beside ? [{ label: "in how many of the halves", value: bars[i].beside }] : []),
       ...(bars[i].ratio ? [{ label: `times ${titleOf(spec.reference)}`, value: bars[i].ratio.toFixed(2) }] : []),
     ],
   }));

@@ -1,4 +1,4 @@
-// Paired differences: a row for each case, a point with its interval for each defence of ours.
+// A row for each case, a point with its interval for each defence: paired differences around zero, or shares in percent.
 function drawForest(spec, width, choice) {
   const every = spec.choices[choice].points;
   const points = every.filter(isShown);
@@ -6,28 +6,29 @@ function drawForest(spec, width, choice) {
   const rows = [...new Set(every.map((p) => p.row))];
   const keys = [...new Set(points.map((p) => p.series))];
   const place = (p) => rows.indexOf(p.row) + ((keys.indexOf(p.series) + 0.5) / keys.length - 0.5) * 0.66;
-  const reach = (p) => p.reach ?? 0;
+  const lowOf = (p) => p.low ?? p.x - (p.reach ?? 0);
+  const highOf = (p) => p.high ?? p.x + (p.reach ?? 0);
   const ticks = Math.round(width / 90);
   const marks = [
     Plot.gridX({ ...thin, ticks }),
     Plot.ruleY(d3.range(rows.length - 1), { y: (i) => i + 0.5, stroke: "var(--rule)" }),
-    Plot.ruleX([0], { stroke: "var(--ink)" }),
+    Plot.ruleX([0], { stroke: spec.percent ? "var(--muted)" : "var(--ink)" }),
   ];
   for (const key of keys) {
     const own = points.filter((p) => p.series === key);
     marks.push(
       Plot.ruleY(own, {
         y: place,
-        x1: (p) => p.x - reach(p),
-        x2: (p) => p.x + reach(p),
+        x1: lowOf,
+        x2: highOf,
         stroke: colourOf(key),
         strokeWidth: 2,
-        ...named(key),
+        ...named(key ?? ""),
       }),
     );
-    marks.push(Plot.dot(own, { x: "x", y: place, r: 4, strokeWidth: 1.5, ...markerOf(key), ...named(key) }));
+    marks.push(Plot.dot(own, { x: "x", y: place, r: 4, strokeWidth: 1.5, ...markerOf(key), ...named(key ?? "") }));
   }
-  const most = Math.floor(width * 0.055);
+  const most = Math.max(spec.percent ? 26 : 0, Math.floor(width * 0.055));
   const node = Plot.plot({
     ...base,
     width,
@@ -38,9 +39,9 @@ function drawForest(spec, width, choice) {
     x: {
       label: spec.x_label,
       labelAnchor: "right",
-      domain: padded(every.flatMap((p) => [p.x - reach(p), p.x + reach(p), 0])),
+      domain: spec.domain ?? (spec.percent ? [0, 100] : padded(every.flatMap((p) => [lowOf(p), highOf(p), 0]))),
       ticks,
-      tickFormat: (value) => (value ? d3.format("+~g")(value) : "0"),
+      tickFormat: (value) => (value && !spec.percent ? d3.format("+~g")(value) : String(value)),
     },
     y: {
       domain: [-0.5, rows.length - 0.5],
@@ -60,8 +61,10 @@ function drawForest(spec, width, choice) {
     rows: [
       {
         key: p.series,
-        label: `${titleOf(p.series)} − ${spec.choices[choice].label}`,
-        value: signed(p.x) + (p.reach === null ? "" : ` ± ${p.reach.toFixed(1)}`),
+        label: spec.percent ? (p.series ? titleOf(p.series) : "share") : `${titleOf(p.series)} − ${spec.choices[choice].label}`,
+        value: spec.percent
+          ? `${p.x.toFixed(1)} (${lowOf(p).toFixed(1)} to ${highOf(p).toFixed(1)})`
+          : signed(p.x) + (p.reach === null ? "" : ` ± ${p.reach.toFixed(1)}`),
       },
     ],
   }));

@@ -7,6 +7,8 @@ function drawLine(spec, width) {
   const clamp = (y) => Math.min(Math.max(y, low), high);
   const marks = [Plot.gridY({ ...thin, ticks: 5 })];
   if (spec.domain?.[0] === 0 || spec.from_zero) marks.push(Plot.ruleY([0], { stroke: "var(--muted)" }));
+  if (spec.diagonal)
+    marks.push(Plot.line([spec.domain, spec.domain].map((ends, i) => [ends[i], ends[i]]), { stroke: "var(--muted)", strokeDasharray: "4 4" }));
   for (const { series: key, points } of lines) {
     const spread = points.filter((point) => point[2] !== null);
     if (spread.length > 1) {
@@ -25,6 +27,16 @@ function drawLine(spec, width) {
   for (const { series: key, points } of lines) {
     const { dash = "", ours = false } = series.get(key) ?? {};
     const stroke = colourOf(key);
+    const limits = points.filter((point) => point.length > 4); // of the value: [x, y, spread, count, low, high]
+    if (limits.length) {
+      const most = d3.max(limits, (point) => point[3]);
+      const size = (point) => 2.5 + 5 * Math.sqrt(point[3] / most); // points of many samples are large, and none are joined
+      marks.push(
+        Plot.ruleX(limits, { x: "0", y1: "4", y2: "5", stroke, strokeOpacity: 0.55, strokeWidth: 2, ...named(key) }),
+        Plot.dot(limits, { x: "0", y: "1", r: size, strokeWidth: 1.5, ...markerOf(key), ...named(key) }),
+      );
+      continue;
+    }
     marks.push(
       Plot.lineY(points, {
         x: "0",
@@ -48,9 +60,10 @@ function drawLine(spec, width) {
     marginBottom: 38,
     x: {
       label: spec.x_label,
+      domain: spec.x_domain,
       type: spec.log_x ? "log" : "linear",
       labelAnchor: "right",
-      ticks: spec.log_x ? places : ticksFor(places, width),
+      ticks: spec.x_domain ? 5 : spec.log_x ? places : ticksFor(places, width),
       tickFormat: d3.format(".4~g"),
       tickSize: 4,
     },
@@ -71,7 +84,7 @@ function drawLine(spec, width) {
     const rows = lines.flatMap(({ series: key, points }) => {
       const point = points.find((candidate) => candidate[0] === place);
       return point && point[1] !== null
-        ? [{ key, at: point[1], value: spec.domain ? withSpread(point[1], point[2]) : digits(point[1]) }]
+        ? [{ key, at: point[1], value: valueAt(spec, point) }]
         : [];
     });
     rows.sort((a, b) => b.at - a.at);
@@ -81,6 +94,13 @@ function drawLine(spec, width) {
   });
   return { node, stops, cross: [y.range[0], y.range[1]] };
 }
+
+const valueAt = (spec, [, y, spread, count, low, high]) =>
+  low === undefined
+    ? spec.domain
+      ? withSpread(y, spread)
+      : digits(y)
+    : `${y.toFixed(1)} (${low.toFixed(1)} to ${high.toFixed(1)}), ${count} samples`;
 
 const heightOf = (width) => Math.round(Math.min(Math.max(width * 0.66, 210), 380));
 
