@@ -10,7 +10,7 @@ import gsat
 
 ROOT = Path(gsat.__file__).parent
 LEVELS = (  # packages and root modules; each imports only from levels above it in this list
-    {"_checks", "_defaults", "_files"},
+    {"_checks", "_defaults", "_files", "_show"},
     {"_arrays", "data"},
     {"losses", "costs", "models"},
     {"solvers", "diagnosis"},
@@ -26,8 +26,8 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 ONLY = {  # these may import less than their level allows
-    "data": {"_checks", "_files"},
-    "diagnosis": {"_checks", "_files", "_arrays", "costs"},
+    "data": {"_checks", "_files", "_show"},
+    "diagnosis": {"_checks", "_files", "_show", "_arrays", "costs"},
     "report": {"_files"},
 }
 WITH_MORE = {  # the rest: torch alone

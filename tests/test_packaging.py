@@ -18,7 +18,11 @@ import gsat
 ROOT = Path(__file__).parents[1]
 NAME, STEM = "gsat-learn", f"gsat_learn-{gsat.__version__}"
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
-WHICH = "import gsat, importlib.metadata as m; print(gsat.__file__, m.version('gsat-learn'), m.distribution('gsat-learn')._path)"
+WHICH = """
+import gsat, importlib.metadata
+about = importlib.metadata.distribution("gsat-learn")
+print(gsat.__file__, about.version, about.locate_file(""))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +100,7 @@ def environment(folder, distribution):
     called(sys.executable, "-m", "pip", "--python", python, *install, distribution, cwd=folder)
     where, version, about = called(python, "-c", WHICH, cwd=folder).split()
     assert Path(where) == site / "gsat" / "__init__.py"
-    assert (version, Path(about)) == (gsat.__version__, site / f"{STEM}.dist-info")
+    assert (version, Path(about)) == (gsat.__version__, site)
     return folder / SCRIPTS
 
 

@@ -15,7 +15,7 @@ from gsat.cli.report import write_report
 
 
 @app.command(
-    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about a minute on two cores; --quick: about ten seconds)",
+    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about a minute on two cores; ten seconds with --quick)",
 )
 @user_errors
 def demo(
@@ -38,7 +38,9 @@ def demo(
         from gsat.training.threads import use_threads
 
         use_threads(threads)
-        results = demonstrate(out, seed=seed, n_outer=n_outer, quick=quick, progress=not as_json and sys.stderr.isatty())
+        results = demonstrate(
+            out, seed=seed, n_outer=n_outer, quick=quick, progress=not as_json and sys.stderr.isatty()
+        )
         write_report(out, out / "report.html")
     if as_json:
         typer.echo(results.to_json(orient="records"))

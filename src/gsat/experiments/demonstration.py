@@ -31,9 +31,9 @@ SHOWN = 200  # test digits on which the perturbations of the report are found
 AXES = {"universal": "eps / E‖X‖", "group-sparse": "columns that move", "low-rank": "rank", "pgd": "eps / E‖X‖"}
 FIXED = dict.fromkeys(("group-sparse", "low-rank"), f"eps = {EPS:g}·E‖X‖")
 PROTOCOL = (
-    "{count} defences trained on three quarters of scikit-learn's digits (8 x 8 pixels, ten classes) and attacked on the "
-    "rest, in groups of 200, by the worst of several searches (strength standard). In training the perturbations of "
-    f"every defence but ERM have the mean norm {SIZE:g}·E‖X‖. "
+    "{count} defences trained on three quarters of scikit-learn's digits (8 x 8 pixels, ten classes) and attacked on "
+    "the rest, in groups of 200, by the worst of several searches (strength standard). In training the perturbations "
+    f"of every defence but ERM have the mean norm {SIZE:g}·E‖X‖. "
     "One seed and a small set: this page shows what the library does, not how well it does it."
 )
 SHIFT = {

@@ -22,6 +22,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
+from gsat._show import Card, Shown, drawing, words
 from gsat.attacks import Attack
 from gsat.costs import GroupCost, PerBatch
 from gsat.losses import SampleLoss, per_sample_cross_entropy
@@ -37,8 +38,8 @@ MARGIN = 1.01  # rigorous prices begin here, in units of β/(2·ridge): at 1 the
 RATIO = 1.1  # how exact λ is: the bound is flat about the best one
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Shown):
     """Certified risk (mean loss) against radius, both in the units that the module sees.
 
     table:    radius, lam, mean_estimate, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one
@@ -62,15 +63,40 @@ class Certificate:
     group_size: int
     n_groups: int
 
-    def plot(self, ax: Any = None) -> Any:
-        """Certified risk against radius, and the risk under actual attacks below it; returns the matplotlib axes."""
-        if ax is None:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
+    def _card(self) -> Card:
+        certified = self.table[self.table["rigorous"]]
+        bound = "no rigorous bound"
+        if len(certified):
+            far = certified.iloc[-1]
+            bound = f"at most {words(far['high'])} within radius {words(far['radius'])}, at level {self.level:g}"
+        facts = {
+            "mean loss of the samples": self.risk,
+            "curvature of the loss, at most": self.beta,
+            "λ of a rigorous bound, above": None if self.beta is None else self.lam_rigorous,
+            "groups": f"{self.n_groups} of {self.group_size} samples",
+        }
+        return Card(f"risk {words(self.risk)}; {bound}", facts, {"Bounds": self.table, "Attacks": self.attacks})
 
-            figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-            FigureCanvasAgg(figure)
-            ax = figure.subplots()
+    def plot(self, ax: Any = None, *, show: bool | None = None) -> Any:
+        """Draw certified risk against radius, and the risk under actual attacks below it.
+
+        Parameters
+        ----------
+        ax
+            Matplotlib axes; None for new ones.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or new ones, which pyplot does not keep.
+        """
+        with drawing(ax, show) as ax:
+            self._draw(ax)
+        return ax
+
+    def _draw(self, ax: Any) -> None:
         table, at_zero = self.table, self.table["radius"] == 0
         certified, guess = table[table["rigorous"]], table[~table["rigorous"] | at_zero]
         if len(certified) > at_zero.sum():
@@ -86,7 +112,6 @@ class Certificate:
         ax.set_ylabel("risk, mean loss")
         ax.grid(alpha=0.3)
         ax.legend()
-        return ax
 
 
 def certify(
