@@ -64,6 +64,17 @@ def confusion(
     -------
     Axes
         Those given, or new ones, which pyplot does not keep.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str)})
+    >>> clf = gsat.tl.fit(adata, "type", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> ax = gsat.pl.confusion(adata)
+    >>> ax.get_xlabel()
+    'predicted'
     """
     check_anndata(adata)
     about = adata.uns.get(key_added, {})
@@ -119,6 +130,16 @@ def scores(adata: AnnData, n: int = 20, *, key_added: str = "gsat", ax: Any = No
     -------
     Axes
         Those given, or new ones, which pyplot does not keep.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str)})
+    >>> clf = gsat.tl.fit(adata, "type", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> len(gsat.pl.scores(adata, n=5).patches)
+    5
     """
     check_anndata(adata)
     _checks.count("n", n, least=1)
@@ -149,6 +170,14 @@ def shift(adata: Any, *, key_added: str = "gsat_shift", ax: Any = None, show: bo
     -------
     Axes
         Those given, or an array of the three new ones.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_shift(120, 8, shift="universal", strength=1.0)
+    >>> found = gsat.diagnose(table.X, table.batch, table.y, n_splits=3)
+    >>> len(gsat.pl.shift(found))  # panels
+    3
     """
     if not isinstance(adata, Diagnosis):
         check_anndata(adata)
@@ -182,6 +211,14 @@ def history(
     -------
     Axes
         Those given, or new ones, which pyplot does not keep.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.GSATClassifier(n_outer=40, eta0=0.03, hidden=10, random_state=0).fit(table.X, table.y)
+    >>> gsat.pl.history(clf, "mean_norm").get_ylabel()
+    'mean ‖δ‖'
     """
     found = getattr(source, "history_", source)
     if not isinstance(found, History):

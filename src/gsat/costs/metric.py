@@ -31,6 +31,16 @@ class Metric(Shown):
         Along each of them, above 0.
     rest : float
         Everywhere else, above 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> metric = gsat.Metric(torch.tensor([[1.0, 0.0]]), torch.tensor([3.0]))
+    >>> metric
+    Metric(1 directions of 2 features, stretch up to 3, 1 elsewhere)
+    >>> metric.apply(torch.ones(1, 2))  # three times as far along the first feature, at the same cost
+    tensor([[3., 1.]])
     """
 
     directions: Tensor

@@ -39,6 +39,18 @@ class Table(Shown):
         One block number per feature, as the costs take them, where features belong together.
     group
         One entry per sample, any dtype: rows that belong together, as those of one person or place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gsat.data import Table
+    >>> table = Table(np.eye(4), y=np.array(["a", "b", "a", "b"]), batch=np.array([1, 1, 2, 2]))
+    >>> table
+    Table(4 samples of 4 features, 2 classes, 2 batches)
+    >>> table.subset(table.batch == 2).classes.tolist()
+    ['a', 'b']
+    >>> table.split_at_random(0.5).test.X.shape
+    (2, 4)
     """
 
     X: NDArray[Any]

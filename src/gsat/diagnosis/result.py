@@ -63,6 +63,17 @@ class Diagnosis(Shown):
         Share of the excess in the first 1, 2, ... "features" and "directions".
     about
         Sizes and settings.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_shift(120, 8, shift="none")
+    >>> found = gsat.diagnose(table.X, table.batch, table.y, n_splits=3)
+    >>> found.structure, found.size, found.worth_trying
+    ('none', 0.0, ())
+    >>> panels = found.plot()
+    >>> [panel.axison for panel in panels]  # nothing to divide among features and directions
+    [True, False, False]
     """
 
     structure: str

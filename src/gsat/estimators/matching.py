@@ -31,6 +31,13 @@ class Alignment(Shown):
         The names that only the model has, and that only the samples have.
     by_name
         False where the model or the samples have no names, and the places alone tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gsat.estimators.matching import Alignment
+    >>> Alignment(np.array([2, -1, 0]), missing=("ACTB",), extra=("MALAT1",))
+    Alignment(features: 2 of 3 matched by name, 1 missing (ACTB), 1 extra left out (MALAT1))
     """
 
     order: NDArray[np.intp]

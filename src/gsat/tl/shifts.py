@@ -50,6 +50,16 @@ def diagnose(
     -------
     Diagnosis
         What was found; `gsat.pl.shift(adata)` draws it.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10, n_batches=2, strength=1.0)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str), "lane": table.batch})
+    >>> found = gsat.tl.diagnose(adata, "lane", "type", n_splits=3)
+    >>> adata.uns["gsat_shift"]["structure"] == found.structure
+    True
     """
     check_anndata(adata)
     X = matrix(adata, layer)

@@ -67,6 +67,18 @@ def fit(
     -------
     TorchClassifier
         The fitted classifier.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str), "lane": table.batch})
+    >>> clf = gsat.tl.fit(adata, "type", batch_key="lane", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> bool((adata.obs["gsat_prediction"].astype(str) == adata.obs["type"]).mean() > 0.8)
+    True
+    >>> adata.obsm["gsat_probabilities"].shape
+    (120, 3)
     """
     if classifier is not None and params:
         raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
@@ -142,6 +154,20 @@ def predict(
     -------
     Alignment
         Which genes were missing and which left out.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str)})
+    >>> clf = gsat.tl.fit(adata, "type", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> new = anndata.AnnData(table.X[:20, ::-1])
+    >>> new.var_names = adata.var_names[::-1]
+    >>> gsat.tl.predict(new, clf)
+    Alignment(features: 10 of 10 matched by name)
+    >>> bool((new.obs["gsat_prediction"].to_numpy() == adata.obs["gsat_prediction"].to_numpy()[:20]).all())
+    True
     """
     check_anndata(adata)
     X = matrix(adata, layer)

@@ -71,6 +71,15 @@ class History(Shown):
         What the adversary used of its budget over the last tenth, 1 where it met it; None without a budget.
     stopped_early, best_validation
         Whether patience was over, and the best robust accuracy, or loss where that was measured.
+
+    Examples
+    --------
+    >>> from gsat.training import History, Step
+    >>> history = History([Step(0, loss=1.2), Step(1, loss=0.9)], lam=0.5)
+    >>> history
+    History(2 steps, loss 1.2 to 0.9, λ = 0.5)
+    >>> history.plot().get_xlabel()
+    'step'
     """
 
     steps: list[Step] = field(default_factory=list)
