@@ -53,6 +53,7 @@ bench: .venv/bench.stamp
 	$(PYTHON) -m venv .venv
 
 .venv/run.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	@$(BIN)/python -m pip uninstall -qqq --yes gsat  # what this package was called before: its files would be in the way
 	$(PIP) -e .
 	@touch $@
 

@@ -1,5 +1,7 @@
 """AnnData in, AnnData out: what is written, what survives a file, and what is refused."""
 
+import json
+
 import anndata
 import numpy as np
 import pandas as pd
@@ -7,10 +9,9 @@ import pytest
 from scipy import sparse
 
 import gsat
+from cells import QUICK, TYPES, plainly
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option is deprecated")  # in anndata
-QUICK = {"n_outer": 60, "n_inner": 4, "eta0": 1e-2, "hidden": 20, "group_size": 80, "random_state": 0}
-TYPES = np.array(["B/plasma cell", "NK cell", "T cell"], dtype=object)  # a slash must not end up in a key of the file
 N, D = 240, 30
 
 
@@ -230,3 +231,78 @@ def test_batches_are_centred_in_all_that_is_written():
 
 def classifier_on(classifier, adata, batch):
     return classifier.predict_proba(pd.DataFrame(adata.X.toarray(), columns=classifier.feature_names_in_), batch)
+
+
+@pytest.fixture(scope="module")
+def worked():
+    """Cells that all tools have written into."""
+    adata = plainly()
+    found = gsat.tl.diagnose(adata, "donor", "true", n_splits=3)
+    classifier = gsat.tl.fit(adata, "type", "donor", **QUICK)
+    return adata, found, classifier
+
+
+def test_all_that_is_written_survives_a_file(worked, tmp_path):
+    adata, found, _ = worked
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    read = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(read.var, adata.var, check_index_type=False)
+    for name in ("gsat_prediction", "gsat_confidence"):
+        assert read.obs[name].tolist() == adata.obs[name].tolist()
+    np.testing.assert_array_equal(read.obsm["gsat_probabilities"], adata.obsm["gsat_probabilities"])
+    assert read.uns["gsat"]["classes"].tolist() == TYPES.tolist()
+    assert read.uns["gsat"]["params"] == adata.uns["gsat"]["params"]
+    np.testing.assert_array_equal(read.uns["gsat"]["history"]["loss"], adata.uns["gsat"]["history"]["loss"])
+    assert read.uns["gsat_shift"]["worth_trying"].tolist() == list(found.worth_trying)
+    assert str(gsat.Diagnosis.from_dict(json.loads(read.uns["gsat_shift"]["json"]))) == str(found)
+    read.write_h5ad(tmp_path / "again.h5ad")  # and what was read can be written
+    assert (
+        anndata.read_h5ad(tmp_path / "again.h5ad").obs["gsat_prediction"].tolist()
+        == read.obs["gsat_prediction"].tolist()
+    )
+
+
+def test_diagnose_is_that_of_the_matrix_and_names_the_genes(worked):
+    adata, found, _ = worked
+    same = gsat.diagnose(adata.X, adata.obs["donor"].to_numpy(), adata.obs["true"].to_numpy().astype(str), n_splits=3)
+    assert str(same) == str(found)
+    assert found.structure == adata.uns["gsat_shift"]["structure"] != "none"
+    rank = adata.var["gsat_shift_rank"]
+    assert rank.sort_values().index[: len(found.features)].tolist() == adata.var_names[found.features].tolist()
+    assert rank.notna().sum() == len(found.features) < adata.n_vars
+    part = plainly()
+    part.obs.loc[part.obs_names[:10], "donor"] = np.nan
+    with_labels = gsat.tl.diagnose(part, "donor", "type", key_added="mine", n_splits=3)
+    assert with_labels.about["n_samples"] == 120  # the 30 cells without a type hold those without a donor
+    assert part.uns["mine"]["labels_key"] == "type"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_key": "lane"}, r"batch_key must be a column of .obs \(type, donor, true\), got 'lane'"),
+        ({"batch_key": "donor", "labels_key": "kind"}, r"labels_key must be a column of .obs .* got 'kind'"),
+        ({"batch_key": "nothing"}, r"batch_key and labels_key must be known of some cells, got 'nothing' and None"),
+    ],
+)
+def test_what_is_wrong_with_batches_is_named(options, message):
+    adata = plainly()
+    if options["batch_key"] == "nothing":
+        adata.obs["nothing"] = np.nan
+    with pytest.raises(ValueError, match=message):
+        gsat.tl.diagnose(adata, **options)
+    assert not adata.uns
+    with pytest.raises(TypeError, match="adata must be an AnnData object, got ndarray"):
+        gsat.tl.diagnose(adata.X, "donor")
+
+
+def test_another_classifier_takes_the_place_of_the_first(worked):
+    adata, _, classifier = worked
+    adata = adata.copy()
+    gsat.tl.predict(adata, classifier)
+    assert "n_trained" in adata.uns["gsat"]
+    assert "gsat_score" in adata.var
+    other = gsat.tl.fit(plainly(1), "type", **QUICK)
+    gsat.tl.predict(adata, other)
+    assert adata.uns["gsat"].keys() == {"classes", "classifier"}
+    assert "gsat_score" not in adata.var

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
-    from gsat import attacks, data, defences, models, tl, transport
+    from gsat import attacks, data, defences, models, pl, tl, transport
     from gsat._arrays.norms import mean_norm
     from gsat.adversary import Adversary
     from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
@@ -85,7 +85,7 @@ _HOME = {  # public name -> the module it comes from
     "schedule": "gsat.theory",
     "stationarity": "gsat.theory",
 }
-_ROOMS = ("attacks", "data", "defences", "models", "tl", "transport")
+_ROOMS = ("attacks", "data", "defences", "models", "pl", "tl", "transport")
 
 __all__ = [
     "__version__",

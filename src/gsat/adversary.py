@@ -33,6 +33,18 @@ class Adversary:
     ----------
     last : Solution or None
         That of the last call.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(60, 10)
+    >>> x, y = torch.as_tensor(table.X).float(), torch.as_tensor(table.codes)
+    >>> model = gsat.models.ELUNet(10, 3)
+    >>> adversary = gsat.Adversary(gsat.LowRank(), lam=1.0)
+    >>> moved = adversary(model, x, y)  # train on these
+    >>> adversary.last.objective >= 0
+    True
     """
 
     def __init__(

@@ -85,6 +85,13 @@ def evaluate(
         search (fast, standard or strong), masked (by how large a share of the first group ten steps of PGD break more
         with the margin loss than with the cross-entropy; where it is large, a fast attack with the cross-entropy looks
         weak).
+
+    Examples
+    --------
+    >>> import torch, gsat
+    >>> model, x, y = gsat.models.ELUNet(4, 2).eval(), torch.zeros(9, 4), torch.zeros(9, dtype=torch.long)
+    >>> gsat.evaluate(model, x, y, gsat.attacks.PGD(0.5, steps=5))["attack"].tolist()
+    ['none', 'pgd']
     """
     _checks.not_anndata("X", X, "adata.X")
     _checks.count("random_state", random_state)
@@ -227,9 +234,8 @@ def _groups(n: int, group_size: int, random_state: int, batch: Any) -> list[Tens
     if batch is None:
         return list(torch.split(order, group_size))
     codes = _checks.batch_codes(batch, n)
-    return [
-        group for code in range(int(codes.max()) + 1) for group in torch.split(order[codes[order] == code], group_size)
-    ]
+    batches = (order[codes[order] == code] for code in range(int(codes.max()) + 1))
+    return [group for own in batches for group in torch.split(own, group_size)]
 
 
 def _module_and_labels(model: Any, y: Any) -> tuple[nn.Module, Any]:

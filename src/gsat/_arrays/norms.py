@@ -80,6 +80,13 @@ def mean_norm(X: Any, weights: Any = None) -> float:
     -------
     float
         The mean over samples of ‖x_i‖₂, summed in float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gsat
+    >>> gsat.mean_norm(np.array([[3.0, 4.0], [0.0, 1.0]]))
+    3.0
     """
     if isinstance(X, Tensor):
         _checks.group("X", X)

@@ -227,6 +227,15 @@ class Fitted:
 
     `shift` (*features) for universal, `columns` (the numbers of the features) for group-sparse, `subspace` (rank, d)
     for low-rank; None for the others. PGD and FGM share nothing, so applying them is attacking anew.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3).eval(), torch.randn(8, 6), torch.arange(8) % 3
+    >>> fitted = gsat.attacks.LowRank(0.5, rank=2, steps=10).fit(model, x, y)
+    >>> fitted.subspace.shape
+    torch.Size([2, 6])
     """
 
     attack: Attack

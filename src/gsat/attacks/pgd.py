@@ -28,6 +28,16 @@ class PGD(Attack):
     keep
         "best", each sample's strongest perturbation on the way, or "last", which saves the evaluation of the last one
         and makes steps of one length, by default 2·eps/steps.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(60, 10)
+    >>> x, y = torch.as_tensor(table.X).float(), torch.as_tensor(table.codes)
+    >>> delta = gsat.attacks.PGD(0.5, steps=10)(gsat.models.ELUNet(10, 3).eval(), x, y)
+    >>> bool((delta.norm(dim=1) <= 0.5 + 1e-6).all())
+    True
     """
 
     name: ClassVar[str] = "pgd"
@@ -71,6 +81,15 @@ class FGM(Attack):
         As in `Attack`; steps and step_size do not count.
     direction
         "gradient" or "sign".
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(2, 2).eval(), torch.zeros(3, 2), torch.tensor([0, 1, 0])
+    >>> delta = gsat.attacks.FGM(0.5)(model, x, y)
+    >>> torch.allclose(delta.norm(dim=1), torch.tensor(0.5))
+    True
     """
 
     name: ClassVar[str] = "fgm"

@@ -171,6 +171,15 @@ class Universal(Structured):
     ----------
     eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
         As in `Attack`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(2, 2).eval(), torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 1, 1])
+    >>> fitted = gsat.attacks.Universal(0.5, steps=10).fit(model, x, y)
+    >>> fitted.apply(model, x, y)[0].equal(fitted.shift)  # one shift, also for other samples
+    True
     """
 
     name: ClassVar[str] = "universal"
@@ -193,6 +202,15 @@ class GroupSparse(Structured):
         Features, or blocks, at the most.
     feature_groups
         The block of each feature (features,); None for blocks of one feature.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 2).eval(), torch.randn(8, 6), torch.arange(8) % 2
+    >>> fitted = gsat.attacks.GroupSparse(0.5, k=2, steps=10).fit(model, x, y)
+    >>> len(fitted.columns)  # which features move
+    2
     """
 
     name: ClassVar[str] = "group-sparse"
@@ -230,6 +248,15 @@ class LowRank(Structured):
         As in `Attack`.
     rank
         Directions at the most.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3).eval(), torch.randn(8, 6), torch.arange(8) % 3
+    >>> delta = gsat.attacks.LowRank(0.5, rank=1, steps=10)(model, x, y)
+    >>> int(torch.linalg.matrix_rank(delta, rtol=1e-4)) <= 1
+    True
     """
 
     name: ClassVar[str] = "low-rank"

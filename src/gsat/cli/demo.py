@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -14,14 +15,19 @@ from gsat.cli.report import write_report
 
 
 @app.command(
-    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about a minute on two cores)",
+    epilog="Example: [bold]gsat demo --out runs/demo[/bold]   (about a minute on two cores; ten seconds with --quick)",
 )
 @user_errors
 def demo(
     out: options.Out = Path("runs/demo"),
     seed: options.Seed = 0,
     threads: options.Threads = None,
-    n_outer: options.NOuter = 300,
+    n_outer: Annotated[
+        int | None, typer.Option(help="Groups to train on (T0); default 300, with --quick 100.", show_default=False)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three defences and one size of each attack: does everything run here?")
+    ] = False,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -32,7 +38,9 @@ def demo(
         from gsat.training.threads import use_threads
 
         use_threads(threads)
-        results = demonstrate(out, seed=seed, n_outer=n_outer, progress=not as_json and sys.stderr.isatty())
+        results = demonstrate(
+            out, seed=seed, n_outer=n_outer, quick=quick, progress=not as_json and sys.stderr.isatty()
+        )
         write_report(out, out / "report.html")
     if as_json:
         typer.echo(results.to_json(orient="records"))

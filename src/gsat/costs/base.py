@@ -15,7 +15,22 @@ from gsat._arrays.norms import norm, wide
 
 
 class GroupCost(Protocol):
-    """What a cost of one's own must have. c(0) = 0; `delta` and `v` have shape (m, *features)."""
+    """What a cost of one's own must have. c(0) = 0; `delta` and `v` have shape (m, *features).
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> class Ridge:
+    ...     def value(self, delta):
+    ...         return delta.square().sum()
+    ...     def prox(self, v, tau):
+    ...         return v / (1 + 2 * tau)
+
+    >>> found = gsat.maximise(lambda z: z.sum(1), torch.zeros(2, 3), Ridge(), lam=1.0)
+    >>> torch.allclose(found.delta, torch.full((2, 3), 0.5), atol=1e-4)  # where 1 = 2·lam·delta
+    True
+    """
 
     def value(self, delta: Tensor) -> Tensor:
         """c(Δ), a scalar tensor; +inf where Δ is not allowed."""

@@ -27,6 +27,14 @@ class GroupSparse(Weighted):
         At most k columns (or blocks) move at all: g is 0 or +∞, and shrink keeps the k largest.
     feature_groups : sequence of d hashable labels, optional
         A block for each feature: j then runs over blocks, and the norm is over samples and the columns of the block.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> gsat.GroupSparse().prox(torch.tensor([[3.0, 0.1], [4.0, 0.1]]), 1.0)  # the weak column does not move
+    tensor([[1.3500, 0.0000],
+            [1.8000, 0.0000]])
     """
 
     k: int | None = field(default=None, kw_only=True)

@@ -22,6 +22,14 @@ class LowRank(Weighted):
         The weight of g in the cost, 0 to 1.
     k : int, optional
         The rank is at most k: g is 0 or +∞, and shrink keeps the k largest singular values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> gsat.LowRank().prox(torch.diag(torch.tensor([3.0, 0.5])), 1.0)  # singular values shrink, small ones vanish
+    tensor([[1.2500, 0.0000],
+            [0.0000, 0.0000]])
     """
 
     k: int | None = field(default=None, kw_only=True)

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import rows
+from gsat._show import Card, Shown, drawing
 from gsat.costs.spread import KINDS, Spread, spread
 
 
-@dataclass(frozen=True, eq=False)
-class Metric:
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric(Shown):
     """A symmetric map A of feature space; costs act on Z where Δ = Z·A, that is, c_A(Δ) = c(Δ·A⁻¹).
 
     A = rest·I + Vᵀ·diag(stretch − rest)·V. A perturbation along direction k is stretch_k times as long as what it
@@ -30,6 +31,16 @@ class Metric:
         Along each of them, above 0.
     rest : float
         Everywhere else, above 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> metric = gsat.Metric(torch.tensor([[1.0, 0.0]]), torch.tensor([3.0]))
+    >>> metric
+    Metric(1 directions of 2 features, stretch up to 3, 1 elsewhere)
+    >>> metric.apply(torch.ones(1, 2))  # three times as far along the first feature, at the same cost
+    tensor([[3., 1.]])
     """
 
     directions: Tensor
@@ -203,10 +214,41 @@ class Metric:
         about = f"{tuple(self.directions.shape)} {self.rest!r}".encode()
         return hashlib.sha256(about + numbers.tobytes()).hexdigest()[:16]
 
-    def __repr__(self) -> str:
+    def _card(self) -> Card:
         r, d = self.directions.shape
         most = f", stretch up to {float(self.stretch.max()):.3g}" if r else ""
-        return f"Metric({r} directions of {d} features{most}, {self.rest:.3g} elsewhere)"
+        facts = {
+            "directions": f"{r} of {d} features",
+            "stretch along the first of them": self.stretch.sort(descending=True).values[:5].tolist(),
+            "everywhere else": float(self.rest),
+        }
+        return Card(f"{r} directions of {d} features{most}, {self.rest:.3g} elsewhere", facts)
+
+    def plot(self, *, ax: Any = None, show: bool | None = None) -> Any:
+        """Draw the stretch along each direction, the largest first, and everywhere else.
+
+        Parameters
+        ----------
+        ax
+            Matplotlib axes; None for new ones.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or new ones, which pyplot does not keep.
+        """
+        stretch = self.stretch.sort(descending=True).values.tolist()
+        with drawing(ax, show) as ax:
+            ax.plot(range(1, len(stretch) + 1), stretch, marker="o", ms=4, ls="", label="along a direction")
+            ax.axhline(self.rest, color="grey", ls=":", label="everywhere else")
+            ax.xaxis.get_major_locator().set_params(integer=True)
+            ax.set_xlabel("direction")
+            ax.set_ylabel("stretch: how far a move of cost 1 goes")
+            ax.grid(alpha=0.3)
+            ax.legend()
+        return ax
 
 
 def fitting(metric: Metric | None, x: Tensor, mask: Tensor | None = None) -> Metric | None:

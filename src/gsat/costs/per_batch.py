@@ -27,6 +27,20 @@ class PerBatch:
         The cost c of the samples of one batch.
     n_random : int, optional
         Where no batches are given with the group, this many of equal size are drawn at random.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> cost = gsat.PerBatch(gsat.Universal()).bind(["a", "a", "b"])
+    >>> cost.prox(torch.tensor([[2.0], [0.0], [5.0]]), 0.0)
+    tensor([[2.],
+            [0.],
+            [5.]])
+    >>> cost.prox(torch.tensor([[2.0], [0.0], [5.0]]), 1.0)  # one shift for each batch
+    tensor([[0.5000],
+            [0.5000],
+            [2.5000]])
     """
 
     cost: GroupCost

@@ -18,6 +18,14 @@ class Universal(Weighted):
     ----------
     alpha : float
         The weight of g in the cost, 0 to 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> gsat.Universal().prox(torch.tensor([[2.0, 0.0], [0.0, 0.0]]), 1.0)  # the mean row, shortened
+    tensor([[0.5000, 0.0000],
+            [0.5000, 0.0000]])
     """
 
     rotates = True  # equal rows stay equal

@@ -12,7 +12,15 @@ from gsat.costs.base import Penalised
 
 @dataclass(frozen=True)
 class Unstructured(Penalised):
-    """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness (WRM)."""
+    """Every sample moves on its own: c(Δ) = ‖Δ‖²_F, ordinary distributional robustness (WRM).
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> round(float(gsat.Unstructured().value(torch.ones(2, 3))), 3)
+    6.0
+    """
 
     alpha: float = field(init=False, repr=False, default=0.0)
     rotates = True  # lengths stay as they are

@@ -33,6 +33,12 @@ def names() -> tuple[str, ...]:
     -------
     tuple of str
         The set that comes with scikit-learn first, then those that are files.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> gsat.data.names()[:3]
+    ('digits', 'mnist', 'cifar10')
     """
     return (*BUNDLED, *FROM_FILES)
 
@@ -50,6 +56,12 @@ def available(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
     list of dict
         For each set its name, title, numbers of samples, features, classes and batches, its licence, the `folder` that
         has it (None if there is none), and `can_be_fetched`.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> [entry["name"] for entry in gsat.data.available()][:2]
+    ['digits', 'mnist']
     """
     return [
         {
@@ -153,6 +165,14 @@ def load(
     -------
     Table
         Samples X (n, *features) with labels, batches, names and checksum, as far as they are there.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> gsat.data.load("digits")
+    Table(1797 samples of 64 features, 10 classes)
+    >>> gsat.data.load("digits").train.X.shape
+    (1348, 64)
     """
     options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
     options |= {"missing": missing, "one_hot": one_hot}

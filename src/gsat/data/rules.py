@@ -33,13 +33,13 @@ def extra(module: str, package: str, ending: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f'reading {ending} needs {package}: pip install "gsat[bio]"') from error
+        raise ImportError(f'reading {ending} needs {package}: pip install "gsat-learn[bio]"') from error
 
 
 def needs(module: str, package: str, ending: str) -> None:
     """Raise unless the module `module` of a package in the extra `bio` is installed; it is not imported."""
     if importlib.util.find_spec(module) is None:
-        raise ImportError(f'reading {ending} needs {package}: pip install "gsat[bio]"')
+        raise ImportError(f'reading {ending} needs {package}: pip install "gsat-learn[bio]"')
 
 
 def located(path: str | Path) -> Path:

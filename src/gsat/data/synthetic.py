@@ -57,6 +57,12 @@ def make_batches(
     -------
     Table
         X, y (numbers), batch, feature_names, split and shift.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> gsat.data.make_batches(100, 20, n_batches=3, shift="low-rank")
+    Table(100 samples of 20 features, 3 classes, 3 batches)
     """
     if shift not in SHIFTS:
         raise ValueError(f"shift must be one of {', '.join(SHIFTS)}, got {shift!r}")
@@ -115,6 +121,13 @@ def make_shift(
     -------
     Table
         X, y (numbers), batch, feature_names, split (the moved batch is the test side) and shift.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_shift(100, 20, shift="group-sparse", k=2)
+    >>> int((table.shift != 0).any(0).sum())  # features that move
+    2
     """
     if shift not in STRUCTURES:
         raise ValueError(f"shift must be one of {', '.join(STRUCTURES)}, got {shift!r}")
@@ -169,6 +182,13 @@ def make_cell_types(
     -------
     Table
         X, y ("healthy" or "diseased"), batch (the cell type), feature_names, split and shift.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_cell_types(100, 30)
+    >>> table.classes.tolist()
+    ['diseased', 'healthy']
     """
     _between("k", k, 1, d)
     rng = np.random.default_rng(seed)

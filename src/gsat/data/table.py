@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gsat._show import Card, Shown, words
+from gsat.data.counts import counts, draw_counts, is_target
+
 PER_ROW = ("y", "batch", "split", "group")
 PER_FEATURE = ("feature_names", "feature_groups")
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Shown):
     """Samples X (n, *features), with labels, batches, names and where they come from.
 
     Parameters
@@ -38,6 +41,18 @@ class Table:
         One entry per sample, any dtype: rows that belong together, as those of one person or place.
     left_out
         How many samples without a label or a batch `load` was told to leave out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gsat.data import Table
+    >>> table = Table(np.eye(4), y=np.array(["a", "b", "a", "b"]), batch=np.array([1, 1, 2, 2]))
+    >>> table
+    Table(4 samples of 4 features, 2 classes, 2 batches)
+    >>> table.subset(table.batch == 2).classes.tolist()
+    ['a', 'b']
+    >>> table.split_at_random(0.5).test.X.shape
+    (2, 4)
     """
 
     X: NDArray[Any]
@@ -229,16 +244,47 @@ class Table:
             n, features, classes and batches (each with its count, or None), source and checksum, as JSON can hold them;
             groups, their number, where rows belong together.
         """
-        numeric = self.y is not None and self.y.dtype.kind == "f" and bool((self.y % 1).any())
         return {
             "n": len(self),
             "features": math.prod(self.X.shape[1:]),
-            "classes": None if numeric else _counts(self.y),
+            "classes": None if is_target(self.y) else _counts(self.y),
             "batches": _counts(self.batch),
             **({} if self.group is None else {"groups": len(np.unique(self.group))}),
             "source": self.source,
             "checksum": self.checksum,
         }
+
+    def _card(self) -> Card:
+        found, names = counts(self), self.feature_names
+        parts = [f"{len(self)} samples of {' x '.join(map(str, self.X.shape[1:]))} features"]
+        if found is not None and self.y is not None and not is_target(self.y):
+            parts.append(f"{found.shape[1]} classes")
+        if found is not None and self.batch is not None:
+            parts.append(f"{len(found)} batches")
+        facts = {
+            "source": self.source,
+            "features": None if names is None else words(names[:5]) + " ..." * (len(names) > 5),
+        }
+        if self.split is not None:
+            facts["split"] = f"{(self.split == 'train').sum()} train, {(self.split == 'test').sum()} test"
+        return Card(", ".join(parts), facts, {} if found is None else {"Samples": found.reset_index()})
+
+    def plot(self, *, ax: Any = None, show: bool | None = None) -> Any:
+        """Draw how many samples each batch has, by class; without batches, each class.
+
+        Parameters
+        ----------
+        ax
+            Matplotlib axes; None for new ones.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or new ones, which pyplot does not keep.
+        """
+        return draw_counts(self, ax, show)
 
     def _side(self, side: str) -> Table:
         if self.split is None:

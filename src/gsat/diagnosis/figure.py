@@ -5,40 +5,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from gsat._show import drawing
 from gsat.diagnosis.verdict import SHARE
 
 if TYPE_CHECKING:
     from gsat.diagnosis.result import Diagnosis
 
 
-def draw(found: Diagnosis) -> Figure:
+def draw(found: Diagnosis, ax: Any, show: bool | None) -> Any:
     """Three panels: the share of the excess that each structure holds, and shares against features and directions.
 
-    Without a shift there is no excess to share: the first panel then has the energies in percent of the null.
+    Without a shift there is no excess to share: the first panel then has the energies in percent of the null. Axes that
+    are given get the first panel.
     """
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    bars, features, directions = figure.subplots(1, 3, width_ratios=(1.2, 1, 1))
-    figure.suptitle(f"{found.structure}, size {found.size:.2g}·E‖X‖, p = {found.p_value:.2g}", fontsize=11)
+    title = f"{found.structure}, size {found.size:.2g}·E‖X‖, p = {found.p_value:.2g}"
+    with drawing(ax, show, (11, 3.4), ncols=3, width_ratios=(1.2, 1, 1)) as axes:
+        if ax is None:
+            axes[0].figure.suptitle(title, fontsize=11)
+            _shares(axes[0], found)
+            _curves(axes[1], axes[2], found)
+        else:
+            ax.set_title(title, fontsize=11)
+            _shares(ax, found)
+    return axes
+
+
+def _shares(panel: Any, found: Diagnosis) -> None:
     if found.structure == "none":
-        _bars(bars, found, ("energy", "low", "high"), 100 / found.null)
-        bars.set_ylabel("energy beyond the null, % of it")
-        for panel in (features, directions):
-            panel.set_axis_off()
-        return figure
-    _bars(bars, found, ("share", "share_low", "share_high"), 100)
-    bars.set_ylabel("share of the excess, %")
+        _bars(panel, found, ("energy", "low", "high"), 100 / found.null)
+        panel.set_ylabel("energy beyond the null, % of it")
+    else:
+        _bars(panel, found, ("share", "share_low", "share_high"), 100)
+        panel.set_ylabel("share of the excess, %")
+        _mark_enough(panel)
+
+
+def _curves(features: Any, directions: Any, found: Diagnosis) -> None:
+    if found.structure == "none":
+        features.set_axis_off()
+        directions.set_axis_off()
+        return
     _curve(features, found.curves["features"], "features, those that move most first")
     features.set_xscale("log")
     _curve(directions, found.curves["directions"], "directions")
     directions.xaxis.get_major_locator().set_params(integer=True)
-    for panel in (bars, features, directions):
-        panel.axhline(100 * SHARE, color="grey", ls=":")
-        panel.set_ylim(min(0, panel.get_ylim()[0]), max(105, panel.get_ylim()[1]))
-    return figure
+    for panel in (features, directions):
+        _mark_enough(panel)
+
+
+def _mark_enough(panel: Any) -> None:
+    panel.axhline(100 * SHARE, color="grey", ls=":")
+    panel.set_ylim(min(0, panel.get_ylim()[0]), max(105, panel.get_ylim()[1]))
 
 
 def _bars(panel: Any, found: Diagnosis, columns: tuple[str, str, str], unit: float) -> None:

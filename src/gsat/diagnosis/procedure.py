@@ -67,6 +67,16 @@ def diagnose(
     -------
     Diagnosis
         The structure, its size, a p-value, and which structures are worth trying.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_shift(120, 8, shift="universal", strength=1.0)
+    >>> found = gsat.diagnose(table.X, table.batch, table.y, n_splits=3)
+    >>> found.structure
+    'universal'
+    >>> found.worth_trying
+    ('low-rank', 'universal')
     """
     _checks.not_anndata("X", X, "gsat.diagnose(adata.X, adata.obs[batch_key])")
     X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")

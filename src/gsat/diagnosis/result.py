@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from gsat._files import replace_file
+from gsat._show import Card, Shown
 from gsat.diagnosis import words
 from gsat.diagnosis.verdict import SHARE
 
@@ -26,8 +29,8 @@ WORTH = {  # structures to try, on batches that are left out
 NOT_IMPLIED = {"universal": ("group-sparse",), "per class": ("group-sparse",), "group-sparse": ("low-rank",)}
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Shown):
     """The structure of the shift between batches, how sure that is, and what is worth trying against it.
 
     How strong an adversary should be does not follow from the size of a shift: a budget of that size can destroy a
@@ -61,6 +64,17 @@ class Diagnosis:
         Share of the excess in the first 1, 2, ... "features" and "directions".
     about
         Sizes and settings.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_shift(120, 8, shift="none")
+    >>> found = gsat.diagnose(table.X, table.batch, table.y, n_splits=3)
+    >>> found.structure, found.size, found.worth_trying
+    ('none', 0.0, ())
+    >>> panels = found.plot()
+    >>> [panel.axison for panel in panels]  # nothing to divide among features and directions
+    [True, False, False]
     """
 
     structure: str
@@ -89,18 +103,34 @@ class Diagnosis:
         held = set(self.table.loc[self.table["share"] >= SHARE, "structure"])
         return tuple(name for name in NOT_IMPLIED.get(self.structure, ()) if name in held)
 
-    def plot(self, path: str | Path | BinaryIO | None = None) -> Any:
-        """A matplotlib figure: shares of the excess, and how few features and directions hold it; written to `path`."""
+    def plot(self, path: str | Path | BinaryIO | None = None, *, ax: Any = None, show: bool | None = None) -> Any:
+        """Draw the shares of the excess, and how few features and directions hold it.
+
+        Parameters
+        ----------
+        path
+            A file to write the picture to, or None.
+        ax
+            Matplotlib axes for the shares alone; None for a new figure with all three panels.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or an array of the three new ones.
+        """
         from gsat.diagnosis.figure import draw
 
-        figure = draw(self)
+        axes = draw(self, ax, show)
+        figure = axes[0].figure if ax is None else ax.figure
         if isinstance(path, str | Path):
             place, stream = Path(path), io.BytesIO()
             figure.savefig(stream, format=place.suffix[1:] or "png", dpi=130)
             replace_file(place if place.suffix else place.with_suffix(".png"), stream.getvalue())
         elif path is not None:
             figure.savefig(path, dpi=130)
-        return figure
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with the plain words; numbers that are not there are None."""
@@ -120,8 +150,54 @@ class Diagnosis:
         """The diagnosis in plain words: what differs, how sure that is, and what is worth trying."""
         return words.summary(self)
 
+    def _card(self) -> Card:
+        about, none = self.about, self.structure == "none"
+        apart = "no shift beyond chance" if none else f"{self.structure}, size {self.size:.2g}·E‖X‖"
+        facts = {
+            "structure": self.structure,
+            "also": self.also or None,
+            "size, as a fraction of E‖X‖": self.size,
+            "p of no shift": self.p_value,
+            "worth trying": self.worth_trying or None,
+            "samples": f"{about['n_compared']} of {about['n_samples']}",
+            "pairs of batches": f"{len(self.pairs)} of {about['n_pairs']}",
+        }
+        line = f"{apart}, p = {self.p_value:.2g}; {about['n_batches']} batches, {about['n_features']} features"
+        return Card(line, facts, {"Structures": self.table, "Pairs of batches": self.pairs})
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Diagnosis:
+        """The diagnosis that `to_dict` wrote down.
+
+        Parameters
+        ----------
+        content
+            What `to_dict` returned, also after it was JSON.
+
+        Returns
+        -------
+        Diagnosis
+            With features as they are there, positions or names.
+        """
+        names = ("structure", "size", "p_value", "null", "excess", "mean_norm", "k", "rank", "effective_rank", "about")
+        curves = {name: np.array(content[f"curve_{name}"], np.float64) for name in ("features", "directions")}
+        table, pairs = (_with_numbers(pd.DataFrame(content[name])) for name in ("table", "pairs"))
+        return cls(
+            **{name: content[name] for name in names},
+            table=table,
+            pairs=pairs,
+            features=np.array(content["features"]),
+            curves=curves,
+        )
+
     def __str__(self) -> str:
         return words.text(self)
+
+
+def _with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with NaN where JSON has null, in columns of numbers."""
+    text = {"structure", "first", "second"}
+    return frame.astype({name: np.float64 for name in frame if name not in text and frame[name].isna().any()})
 
 
 def _plain(value: Any) -> Any:

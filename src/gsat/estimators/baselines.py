@@ -19,6 +19,14 @@ class ERMClassifier(TorchClassifier):
     ----------
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.ERMClassifier(n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     def _defence(self, unit: float, loss: SampleLoss, seed: int) -> Defence:
@@ -49,6 +57,14 @@ class PGDClassifier(EpsClassifier):
         Steps of the ascent for a group.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.PGDClassifier(eps=0.1, n_inner=3, n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     defence = "pgd"
@@ -68,6 +84,14 @@ class FGMClassifier(EpsClassifier):
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.FGMClassifier(eps=0.1, n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     defence = "fgm"
@@ -82,6 +106,14 @@ class FGSMClassifier(EpsClassifier):
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.FGSMClassifier(eps=0.1, n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     defence = "fgsm"
@@ -96,6 +128,14 @@ class UniversalATClassifier(EpsClassifier):
         Bound of ‖δ_i‖₂ as a fraction of E‖X‖₂ of the standardised data.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.UniversalATClassifier(eps=0.1, n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     defence = "universal-at"
@@ -119,6 +159,14 @@ class StructuredATClassifier(TorchClassifier):
         One block for each column; the columns of a block move together.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.StructuredATClassifier("group-sparse", k=2, n_inner=5, n_outer=40, eta0=0.03, hidden=10)
+    >>> clf.fit(table.X, table.y).score(table.X, table.y) > 0.7
+    True
     """
 
     structure: str = field(default=_defaults.STRUCTURE, kw_only=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gsat.costs import GroupCost, PerBatch, Unstructured
 from gsat.estimators.base import TorchEstimator
-from gsat.theory.certificate import Certificate, certify
+from gsat.theory import Certificate, certify
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -105,6 +105,16 @@ class GSATClassifierCV(FittedCV):
         rank_test_score, mean_test_loss, mean_fit_time.
     n_splits_
         Batches or folds that were left out.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(90, 5, n_batches=3)
+    >>> template = gsat.GSATClassifier(n_outer=30, eta0=0.01)
+    >>> options = {"structures": (), "hidden": (5,), "cs": (0.1,), "n_folds": 2, "prepare": "none"}
+    >>> clf = gsat.GSATClassifierCV(template, **options, random_state=0)
+    >>> clf.fit(table.X, table.y, batch=table.batch).n_splits_
+    2
     """
 
     estimator: Any = field(default=None, kw_only=False)

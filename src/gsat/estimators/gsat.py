@@ -155,6 +155,19 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         T of the probabilities, 1 without calibrate.
     n_iter_
         Groups that were trained on.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(200, 10)
+    >>> clf = gsat.GSATClassifier("low-rank", n_outer=40, eta0=0.02, hidden=20, random_state=0)
+    >>> _ = clf.fit(table.train.X, table.train.y, batch=table.train.batch)
+    >>> clf.score(table.train.X, table.train.y) > 0.8
+    True
+    >>> clf.predict_proba(table.test.X).shape
+    (100, 3)
+    >>> clf.perturb(table.test.X, table.test.y).shape
+    (100, 10)
     """
 
     def _certified_cost(self, batch: Any) -> GroupCost | PerBatch:

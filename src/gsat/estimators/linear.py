@@ -118,6 +118,14 @@ class LinearClassifier(SolvedClassifier, MetricEstimator):
         As in `GSATClassifier`.
     **others
         Those of the training of networks have no effect; module and in_shape must be None, hidden 0.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.LinearClassifier(C=0.1, metric="within", gamma=10.0).fit(table.X, table.y)
+    >>> clf.score(table.X, table.y) > 0.7
+    True
     """
 
     C: float = field(default=1.0, kw_only=False)

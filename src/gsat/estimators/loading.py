@@ -74,6 +74,18 @@ def load(folder: str | Path, *, module: nn.Module | None = None, trust_module: b
     -------
     estimator
         A classifier or a regressor, as it was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.ERMClassifier(n_outer=40, eta0=0.03, hidden=10, random_state=0).fit(table.X, table.y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = gsat.load(clf.save(f"{folder}/model"))
+
+    >>> bool((again.predict(table.X) == clf.predict(table.X)).all())
+    True
     """
     path = _model_folder(Path(folder))
     tensors, about = read_folder(path)

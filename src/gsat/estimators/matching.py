@@ -13,6 +13,7 @@ from sklearn.utils import assert_all_finite
 
 from gsat import _checks
 from gsat._arrays.standardise import dense
+from gsat._show import Card, Shown, drawing
 from gsat.estimators.classifier import TorchClassifier
 
 Fill = Literal["error", "mean", "zero"]
@@ -21,8 +22,8 @@ ENSEMBL = re.compile(r"ENS[A-Z]*\d{6,}")
 VERSION = re.compile(r"^(ENS[A-Z]*\d{6,})\.\d+$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(Shown):
     """Where the features of a model are among those given.
 
     Parameters
@@ -33,6 +34,13 @@ class Alignment:
         The names that only the model has, and that only the samples have.
     by_name
         False where the model or the samples have no names, and the places alone tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gsat.estimators.matching import Alignment
+    >>> Alignment(np.array([2, -1, 0]), missing=("ACTB",), extra=("MALAT1",))
+    Alignment(features: 2 of 3 matched by name, 1 missing (ACTB), 1 extra left out (MALAT1))
     """
 
     order: NDArray[np.intp]
@@ -51,6 +59,37 @@ class Alignment:
         if self.extra:
             parts.append(f"{len(self.extra)} extra left out ({listed(self.extra)})")
         return ", ".join(parts)
+
+    def _card(self) -> Card:
+        facts = {"missing": listed(self.missing) or None, "extra": listed(self.extra) or None}
+        return Card(f"features: {self.describe()}", facts)
+
+    def plot(self, *, ax: Any = None, show: bool | None = None) -> Any:
+        """Draw how many features were matched, are missing and were left out.
+
+        Parameters
+        ----------
+        ax
+            Matplotlib axes; None for new ones.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or new ones, which pyplot does not keep.
+        """
+        counts = {
+            "of the model, matched": len(self.order) - len(self.missing),
+            "of the model, missing": len(self.missing),
+            "of the samples, left out": len(self.extra),
+        }
+        with drawing(ax, show, (6.4, 2.2)) as ax:
+            ax.bar_label(ax.barh(list(counts), list(counts.values())), padding=3)
+            ax.invert_yaxis()
+            ax.xaxis.get_major_locator().set_params(integer=True)
+            ax.set_xlabel("features")
+        return ax
 
 
 def align(

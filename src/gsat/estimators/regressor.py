@@ -40,6 +40,16 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         As in `GSATClassifier`.
     y_mean_, y_scale_
         Mean and deviation of the numbers in training.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> target = table.X[:, 0] - 2 * table.X[:, 1]
+    >>> reg = gsat.GSATRegressor("universal", n_outer=80, eta0=0.05, hidden=10, random_state=0)
+    >>> _ = reg.fit(table.X, target)
+    >>> reg.score(table.X, target) > 0.7
+    True
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None, groups: Any = None) -> Any:

@@ -33,6 +33,15 @@ class GroupDROClassifier(TorchClassifier):
     ----------
     batches_
         The ids of the batches that fit was given, sorted.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.GroupDROClassifier(n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> _ = clf.fit(table.X, table.y, batch=table.batch)
+    >>> clf.batches_.tolist()
+    ['batch0', 'batch1', 'batch2', 'batch3']
     """
 
     step: float = field(default=0.01, kw_only=False)
@@ -57,6 +66,15 @@ class CORALClassifier(TorchClassifier):
         Of the penalty.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.CORALClassifier(n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> _ = clf.fit(table.X, table.y, batch=table.batch)
+    >>> clf.score(table.X, table.y) > 0.7
+    True
     """
 
     strength: float = field(default=1.0, kw_only=False)
@@ -77,6 +95,15 @@ class RandomDrawsClassifier(TorchClassifier, MetricEstimator):
         Along which directions the draws are long, as in `GSATClassifier`.
     **others
         Those of `GSATClassifier` that do not concern its adversary.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> clf = gsat.RandomDrawsClassifier(eps=0.1, n_outer=40, eta0=0.03, hidden=10, random_state=0)
+    >>> _ = clf.fit(table.X, table.y)
+    >>> clf.score(table.X, table.y) > 0.7
+    True
     """
 
     eps: float = field(default=_defaults.EPS, kw_only=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import joblib
+import numpy as np
 import pandas as pd
 
 from gsat.data import Table
@@ -129,7 +130,7 @@ def _one(table: Table, protocol: Protocol, plan: Plan, out: Path | None) -> pd.D
         size=plan.size,
         seed=plan.seed,
         unit=unit,
-        lam=classifier.lam_,
+        lam=classifier.lam_ or np.nan,  # a number also where there is no price
         mean_norm_used=classifier.history_.mean_norm,
     )
 

@@ -87,7 +87,7 @@ def fit(place: Place, arena: Arena, defence: str, rule: str, size: float, seed: 
     model = fight.model(size, rule)
     row = {
         "part": "training", "data": arena.data, "model": arena.plan.model, "defence": defence, "rule": rule,
-        "seed": seed, "size": size, "lam": model.lam_, "mean_norm_used": _used(model),
+        "seed": seed, "size": size, "lam": model.lam_ or np.nan, "mean_norm_used": _used(model),
     }  # fmt: skip
     return pd.DataFrame([row])
 
@@ -159,7 +159,7 @@ class _Fight:
         """Accuracy on the test rows at every strength."""
         model = self.model(size, rule)
         found = self._evaluated(model, self.test, [(s, strength) for s in sweeps for strength in s.strengths])
-        return found.assign(part="test", size=size, lam=model.lam_, mean_norm_used=_used(model))
+        return found.assign(part="test", size=size, lam=model.lam_ or np.nan, mean_norm_used=_used(model))
 
     def _evaluated(self, model: TorchClassifier, rows: Table, cases: list[tuple[Sweep, float]]) -> pd.DataFrame:
         known = known_rows(rows, model)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from gsat import registry
@@ -63,7 +64,7 @@ def judged(
         clean=found["accuracy"].iloc[0],
         defence=plan.defence,
         seed=plan.seed,
-        lam=model.lam_,
+        lam=model.lam_ or np.nan,
         used=None if used is None else used / unit,
         unit=unit,
     ).drop(columns=["loss", "mean_norm", "seconds"])

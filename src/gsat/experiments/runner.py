@@ -13,6 +13,7 @@ import joblib
 import pandas as pd
 from tqdm.auto import tqdm
 
+from gsat import __version__
 from gsat._files import locked, remove_dead_drafts, replace_file, whole_folder, write_durably
 from gsat.experiments.plan import Experiment, Order, Outcome, Piece, Place, read_config
 from gsat.training.threads import use_threads
@@ -119,7 +120,7 @@ def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int)
         "scale": order.scale.name,
         "threads": threads,
         "identity": order.identity(experiment),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("gsat", "torch")}},
+        "versions": {"python": platform.python_version(), "gsat": __version__, "torch": version("torch")},
     }
     files = {"config.json": (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode(), **outcome.pictures}
     for name, table in outcome.tables.items():

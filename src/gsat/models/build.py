@@ -36,6 +36,13 @@ def build(spec: str, in_shape: Sequence[int], n_classes: int, *, seed: int = 0, 
     -------
     torch.nn.Module
         The model.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> model = gsat.models.build("elu", (1, 8, 8), 10, seed=0, hidden=20)
+    >>> model[1]
+    Linear(in_features=64, out_features=20, bias=True)
     """
     in_shape = tuple(in_shape)
     factory = _named(spec)
@@ -51,6 +58,19 @@ def seeded(seed: int) -> Iterator[None]:
     """A block in which torch's global generators start from `seed`; afterwards they are as before.
 
     torch initialises layers from the global generators and takes no other.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> with gsat.models.seeded(0):
+    ...     first = torch.nn.Linear(2, 2)
+
+    >>> with gsat.models.seeded(0):
+    ...     second = torch.nn.Linear(2, 2)
+
+    >>> first.weight.equal(second.weight)
+    True
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)

@@ -18,6 +18,13 @@ def ELUNet(n_features: int, n_classes: int, hidden: int = 100) -> nn.Sequential:
     """One hidden layer of ELU units: logits = V·elu(Wx + b) + c, from (m, *features) to (m, n_classes).
 
     With hidden = 0 it is linear: logits = Wx + b.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> gsat.models.ELUNet(64, 10)(torch.zeros(5, 64)).shape
+    torch.Size([5, 10])
     """
     if hidden == 0:
         return nn.Sequential(nn.Flatten(), nn.Linear(n_features, n_classes))
@@ -62,6 +69,13 @@ def AlexNet(  # noqa: N802
     normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. On a CPU gsat
     hands it images with the channels last, which are convolved faster (`gsat.models.layout`); with
     channels_last=True the weights have that layout too, on any device, and with False it is never used.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> gsat.models.AlexNet((1, 28, 28), 10, width=0.1)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
     """
     if len(in_shape) != 3 or min(in_shape[1:]) < LEAST_IMAGE:
         raise ValueError(

@@ -44,6 +44,15 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
         The share of ‖Δ‖² along each.
     agreement_
         How well the subspaces of single groups agree with it, from n_components/features (no better than chance) to 1.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(200, 20)
+    >>> basis = gsat.LowRankBasis(n_components=2, n_outer=20, eta0=0.01, n_groups=2, random_state=0)
+    >>> _ = basis.fit(table.X, table.y)
+    >>> basis.components_.shape, basis.transform(table.X).shape
+    ((2, 20), (200, 2))
     """
 
     n_components: int = field(default=5, kw_only=False)

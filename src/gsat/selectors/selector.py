@@ -59,6 +59,14 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         1 for the best feature.
     scores_interval_, selection_frequency_
         With resamples: a 95 % interval of the mean score, and the share of halves in which the feature was chosen.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(200, 20)
+    >>> selector = gsat.GroupSparseSelector(k=5, n_outer=20, random_state=0).fit(table.X, table.y)
+    >>> int(selector.get_support().sum()), selector.transform(table.X).shape
+    (5, (200, 5))
     """
 
     k: int = field(default=100, kw_only=False)

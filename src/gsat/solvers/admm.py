@@ -45,6 +45,15 @@ class ADMM:
         The penalty ρ of the split.
     eta1 : float or "auto"
         The ascent step; "auto" is 1/(L + 2λ·ridge + ρ) with L the largest curvature of the loss seen so far.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> x, solver = torch.zeros(5, 4), gsat.ADMM(rho=2.0)
+    >>> found = gsat.maximise(lambda z: z.sum(1), x, gsat.LowRank(), lam=1.0, solver=solver)
+    >>> found.delta.shape
+    torch.Size([5, 4])
     """
 
     axis_free: ClassVar[bool] = True

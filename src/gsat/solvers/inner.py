@@ -69,6 +69,15 @@ def maximise(
     -------
     Solution
         Its objective S(Δ)/m is never below that of Δ = 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> x = torch.zeros(5, 4)
+    >>> found = gsat.maximise(lambda z: z[:, 0] - z[:, 1], x, gsat.GroupSparse(), lam=0.5)
+    >>> found.delta.abs().sum(0) > 0  # the features that move
+    tensor([ True,  True, False, False])
     """
     x = _checks.group("x", x)
     lam = _checks.number("lam", lam, above=0)

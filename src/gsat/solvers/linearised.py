@@ -31,6 +31,15 @@ class Linearised:
     """Δ ← argmax_U ⟨∇ℓ(Δ), U⟩ − λ·c(U), in closed form: with n_inner = 1 the structured fast gradient method.
 
     Iterated, it contracts where the quadratic term outweighs the curvature of the loss. It refuses α = 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> x = torch.zeros(5, 4)
+    >>> found = gsat.maximise(lambda z: z.sum(1), x, gsat.LowRank(), lam=1.0, solver=gsat.Linearised(), n_inner=1)
+    >>> found.n_gradients
+    1
     """
 
     axis_free: ClassVar[bool] = True

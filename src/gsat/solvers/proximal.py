@@ -55,6 +55,15 @@ class Proximal:
         The ascent ends with a step that raises S by less than this share of the first gain.
     residual : bool
         Whether `Solution.residual` is computed, which takes one more prox; it is NaN otherwise.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> x, solver = torch.zeros(5, 4), gsat.Proximal(tol=1e-3)
+    >>> found = gsat.maximise(lambda z: z.sum(1), x, gsat.LowRank(), lam=1.0, solver=solver)
+    >>> found.delta.shape
+    torch.Size([5, 4])
     """
 
     axis_free: ClassVar[bool] = True

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,6 +27,7 @@ from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.theory.curvature import curvature_bound
 from gsat.theory.dual import best_lam
 from gsat.theory.intervals import mean_at_least, student
+from gsat.theory.result import Certificate
 from gsat.theory.transforms import Maxima, Transforms
 
 TABLE = ["radius", "lam", "mean_estimate", "low", "high", "gap", "rigorous", "interval"]
@@ -35,58 +35,6 @@ ATTACKS = ["attack", "radius", "risk"]
 MARGIN = 1.01  # rigorous prices begin here, in units of β/(2·ridge): at 1 there is no bound of the gap
 
 RATIO = 1.1  # how exact λ is: the bound is flat about the best one
-
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """Certified risk (mean loss) against radius, both in the units that the module sees.
-
-    table:    radius, lam, mean_estimate, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one
-              where β is known, and an estimate where a price λ that is not rigorous promises less. The bound is an
-              expectation over groups: `mean_estimate` is its Monte-Carlo mean and certifies nothing, [low, high] holds
-              it with probability `level`, for each row on its own, and `high` is what is certified. `interval` is
-              "betting" (right for any number of groups), "Student t" (for many groups) or "exact"; `gap` is the mean of
-              what was added to the values that the ascent reached.
-    attacks:  attack, radius (mean c(Δ)/m), risk: what the adversary and the given attacks did to the same groups
-    beta:     bound of the curvature of the loss, None where it is not known
-    lam_rigorous: β/(2·ridge); prices λ above it are rigorous
-    risk:     the mean loss of the samples as they are
-    """
-
-    table: pd.DataFrame
-    attacks: pd.DataFrame
-    beta: float | None
-    lam_rigorous: float
-    risk: float
-    level: float
-    group_size: int
-    n_groups: int
-
-    def plot(self, ax: Any = None) -> Any:
-        """Certified risk against radius, and the risk under actual attacks below it; returns the matplotlib axes."""
-        if ax is None:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-
-            figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-            FigureCanvasAgg(figure)
-            ax = figure.subplots()
-        table, at_zero = self.table, self.table["radius"] == 0
-        certified, guess = table[table["rigorous"]], table[~table["rigorous"] | at_zero]
-        if len(certified) > at_zero.sum():
-            label = f"certified, at level {self.level:g}"
-            ax.plot(certified["radius"], certified["high"], color="C0", marker="o", ms=4, label=label)
-        if len(guess) > at_zero.sum():
-            ax.plot(guess["radius"], guess["mean_estimate"], color="C1", marker="o", ms=4, ls="--", label="estimate")
-            ax.fill_between(guess["radius"], guess["low"], guess["high"], color="C1", alpha=0.2, lw=0)
-        seen = self.attacks[self.attacks["radius"] <= table["radius"].max()]
-        for number, (name, points) in enumerate(seen.groupby("attack", sort=False)):
-            ax.scatter(points["radius"], points["risk"], color=f"C{2 + number}", marker="x", label=f"attack: {name}")
-        ax.set_xlabel("radius, mean c(Δ)/m")
-        ax.set_ylabel("risk, mean loss")
-        ax.grid(alpha=0.3)
-        ax.legend()
-        return ax
 
 
 def certify(
@@ -147,6 +95,18 @@ def certify(
     -------
     Certificate
         The bounds, and the risk that the adversary and the attacks reached.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(40, 5)
+    >>> model = gsat.models.ELUNet(5, 3, hidden=0)
+    >>> x, cost = table.X.astype("float32"), gsat.Unstructured()
+    >>> found = gsat.certify(model, x, table.codes, [0.1], cost, group_size=10, n_groups=4)
+    >>> row = found.table.iloc[0]
+    >>> bool(row["rigorous"]), bool(row["high"] >= found.risk)
+    (True, True)
     """
     _checks.module("model", model)
     _checks.not_anndata("X", X, "adata.X")

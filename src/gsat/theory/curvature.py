@@ -26,6 +26,19 @@ def curvature_bound(model: nn.Module) -> float | None:
     The first term is the largest variance of the rows of W_L in any direction, the others have |a_l| ≤ t_l:
     t_{L−1}[j] = max_k W_L[k, j] − min_k W_L[k, j] and t_{l−1} = |W_l|ᵀt_l. For one hidden layer β is at most
     ‖W₁‖₂²(½‖W₂‖₂² + max_j t_1[j]). Computed in float64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False))
+    >>> with torch.no_grad():
+    ...     _ = model[0].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+
+    >>> gsat.curvature_bound(model)  # a quarter of the squared distance of the rows
+    1.0
+    >>> gsat.curvature_bound(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())) is None
+    True
     """
     weights = _linear_layers(model)
     if weights is None or not all(bool(weight.isfinite().all()) for weight in weights):

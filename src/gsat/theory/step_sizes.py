@@ -32,6 +32,13 @@ class Schedule:
     eta1:  of δ in ADMM, 1/ℓ̃ on the sum over the group
     ell:   ℓ̃ = β + 2λ(1−α) + ρ, how fast the gradients of the augmented problem turn
     mu:    2λ(1−α) − β, how concave it is in δ; kappa: κ = ℓ̃/mu, its condition number
+
+    Examples
+    --------
+    >>> import gsat
+    >>> steps = gsat.schedule(beta=1.0, lam=4.0, alpha=0.5)
+    >>> steps.ell, steps.mu, steps.kappa
+    (6.0, 3.0, 2.0)
     """
 
     eta0: float
@@ -59,6 +66,13 @@ def schedule(beta: float, lam: float, alpha: float, rho: float = 1.0) -> Schedul
     -------
     Schedule
         η₀, η₁ and what they are made of.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> steps = gsat.schedule(beta=1.0, lam=4.0, alpha=0.5)
+    >>> steps.eta1 == 1 / steps.ell
+    True
     """
     beta, lam = _checks.number("beta", beta, above=0), _checks.number("lam", lam, above=0)
     alpha, rho = _checks.number("alpha", alpha, least=0, below=1), _checks.number("rho", rho, above=0)
@@ -110,6 +124,15 @@ def stationarity(
     -------
     float
         ‖∇F(w)‖₂.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(40, 5)
+    >>> model = gsat.models.ELUNet(5, 3, hidden=0)
+    >>> gsat.stationarity(model, table.X.astype("float32"), table.codes, gsat.LowRank(), lam=5.0) > 0
+    True
     """
     lam, sample_loss = _checks.number("lam", lam, above=0), per_sample_cross_entropy if loss is None else loss
     exact = deepcopy(model).double().eval()

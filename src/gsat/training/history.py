@@ -9,9 +9,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gsat import _checks
 from gsat._files import parse_json, read_bytes, replace_file
+from gsat._show import Card, Shown, drawing, words
 
 TOLD = 5  # numbers of damaged lines that are told
+AXES = {  # what a history can be drawn of
+    "loss": "mean loss on the perturbed group",
+    "mean_norm": "mean ‖δ‖",
+    "lam": "λ",
+    "measure": "columns that move, or rank",
+    "learning_rate": "learning rate",
+    "validation": "robust accuracy on held-out samples",
+    "validation_loss": "robust loss on held-out samples",
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,8 @@ class Step:
     validation_loss: float | None = None
 
 
-@dataclass
-class History:
+@dataclass(repr=False)
+class History(Shown):
     """The recorded steps, the λ that the run arrived at, and how it ended.
 
     Parameters
@@ -60,6 +71,15 @@ class History:
         What the adversary used of its budget over the last tenth, 1 where it met it; None without a budget.
     stopped_early, best_validation
         Whether patience was over, and the best robust accuracy, or loss where that was measured.
+
+    Examples
+    --------
+    >>> from gsat.training import History, Step
+    >>> history = History([Step(0, loss=1.2), Step(1, loss=0.9)], lam=0.5)
+    >>> history
+    History(2 steps, loss 1.2 to 0.9, λ = 0.5)
+    >>> history.plot().get_xlabel()
+    'step'
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -82,6 +102,54 @@ class History:
         """The steps as columns, for pandas.DataFrame(history.columns())."""
         records = [asdict(step) for step in self.steps]
         return {name: [record[name] for record in records] for name in Step.__dataclass_fields__}
+
+    def _card(self) -> Card:
+        if not self.steps:
+            return Card("no steps")
+        first, last = self.steps[0], self.steps[-1]
+        price = "" if self.lam is None else f", λ = {words(self.lam)}"
+        line = f"{len(self)} steps, loss {words(first.loss)} to {words(last.loss)}{price}"
+        facts = {
+            "steps": len(self),
+            "loss of the first and of the last": [first.loss, last.loss],
+            "mean ‖δ‖, last tenth": self.mean_norm,
+            "λ, last tenth": self.lam,
+            "share of the budget used": self.used,
+            "stopped early": "yes" if self.stopped_early else "no",
+            "best validation": self.best_validation,
+        }
+        return Card(line, facts)
+
+    def plot(self, measure: str = "loss", *, ax: Any = None, show: bool | None = None) -> Any:
+        """Draw what was recorded against the step.
+
+        Parameters
+        ----------
+        measure
+            "loss", "mean_norm", "lam", "measure", "learning_rate", "validation" or "validation_loss".
+        ax
+            Matplotlib axes; None for new ones.
+        show
+            Whether the figure is shown; None: in a notebook, where no axes are given.
+
+        Returns
+        -------
+        Axes
+            Those given, or new ones, which pyplot does not keep.
+        """
+        _checks.one_of("measure", measure, tuple(AXES))
+        points = [(step.t, value) for step in self.steps if (value := getattr(step, measure)) is not None]
+        if not points:
+            known = [name for name in AXES if any(getattr(step, name) is not None for step in self.steps)]
+            raise ValueError(
+                f"measure must be one that was recorded ({words(known) or 'there is none'}), got {measure!r}"
+            )
+        with drawing(ax, show) as ax:
+            ax.plot(*zip(*points, strict=True), marker="o" if len(points) <= 20 else None, ms=4)
+            ax.set_xlabel("step")
+            ax.set_ylabel(AXES[measure])
+            ax.grid(alpha=0.3)
+        return ax
 
 
 def cut_back(path: Path, n_steps: int, *, every: int = 1) -> list[Step]:

@@ -95,6 +95,27 @@ def gdadmm(
     -------
     History
         The recorded steps, and λ and the mean norm over the last tenth of them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(60, 10)
+    >>> x, y = torch.as_tensor(table.X).float(), torch.as_tensor(table.codes)
+    >>> model = gsat.models.ELUNet(10, 3)
+    >>> defence = gsat.defences.GSAT(gsat.LowRank())
+    >>> history = gsat.gdadmm(model, x, y, defence, n_outer=20, group_size=50, eta0=0.01)
+    >>> len(history), history[-1].loss < history[0].loss
+    (20, True)
+
+    Other defences in place of GSAT; `match_norm` makes the perturbations of a baseline as long as those of GSAT:
+
+    >>> d = gsat.defences
+    >>> others = [d.ERM(), d.FGM(0.1), d.PGD(0.1), d.UniversalAT(0.1), d.Structured(gsat.attacks.LowRank(0.1, rank=2))]
+    >>> [len(gsat.gdadmm(model, x, y, other, n_outer=1, group_size=20)) for other in others]
+    [1, 1, 1, 1, 1]
+    >>> d.match_norm(others[2], history.mean_norm).attack.eps == history.mean_norm
+    True
     """
     if not isinstance(defence, Defence):
         raise TypeError(f"defence must be of gsat.defences, got {defence!r}; a cost goes into gsat.defences.GSAT(cost)")

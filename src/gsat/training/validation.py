@@ -40,6 +40,19 @@ class Validation:
         Steps from one measurement to the next.
     patience
         Measurements without a gain after which the run stops.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> table = gsat.data.make_batches(80, 10)
+    >>> x, y = torch.as_tensor(table.X).float(), torch.as_tensor(table.codes)
+    >>> stop = gsat.Validation(x[60:], y[60:], every=5, patience=2)
+    >>> model = gsat.models.ELUNet(10, 3)
+    >>> options = {"n_outer": 100, "group_size": 50, "eta0": 0.05}
+    >>> history = gsat.gdadmm(model, x[:60], y[:60], gsat.defences.ERM(), validation=stop, **options)
+    >>> history.stopped_early, len(history) < 100
+    (True, True)
     """
 
     X: Any

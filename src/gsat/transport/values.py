@@ -86,6 +86,17 @@ def primal(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport
     -------
     Transport
         The value and the `plan`.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> x, z = [[0.0], [1.0]], [[0.0], [3.0]]
+    >>> found = gsat.transport.primal(x, [0.5, 0.5], z, [0.5, 0.5], gsat.Unstructured(), m=1)
+    >>> round(float(found), 6)  # half of the mass goes from 1 to 3
+    2.0
+    >>> found.plan.toarray()
+    array([[0.5, 0. ],
+           [0. , 0.5]])
     """
     problem = Problem.of(x, z, cost, m)
     weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
@@ -117,6 +128,14 @@ def dual(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
     -------
     Transport
         The value and the `potential`.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> x, z = [[0.0], [1.0]], [[0.0], [3.0]]
+    >>> found = gsat.transport.dual(x, [0.5, 0.5], z, [0.5, 0.5], gsat.Unstructured(), m=1)
+    >>> round(float(found), 6)
+    2.0
     """
     problem = Problem.of(x, z, cost, m)
     weights, q = problem.group_weights(p), weights_of("q", q, problem.n_z)
@@ -165,6 +184,13 @@ def c_transform(loss_z: Any, x_group: Any, z: Any, cost: GroupCost, lam: float) 
     -------
     Transform
         The value, and the place in z that each sample goes to.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> found = gsat.transport.c_transform([0.0, 10.0], [[0.0], [1.0]], [[0.0], [3.0]], gsat.Unstructured(), lam=1.0)
+    >>> found.index.tolist(), round(float(found), 6)
+    ([1, 1], 3.5)
     """
     x_group = atoms_of("x_group", x_group)
     m, lam = len(x_group), _checks.number("lam", lam, above=0)
@@ -180,6 +206,14 @@ def worst_risk(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, lam
 
     This is the left side of Theorem 2, from its definition. The right side is the mean of `c_transform` over the groups
     of P^m; for a cost that depends on the order of the samples it may be larger.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> x, z = [[0.0], [1.0]], [[0.0], [1.0]]
+    >>> found = gsat.transport.worst_risk([0.0, 1.0], x, [0.5, 0.5], z, gsat.Unstructured(), m=1, lam=0.5)
+    >>> round(float(found), 6), found.q.round(6).tolist()
+    (0.75, [0.0, 1.0])
     """
     lam = _checks.number("lam", lam, above=0)
     return _largest_risk(loss_z, p, Problem.of(x, z, cost, m), cost, lam=lam)
@@ -190,6 +224,14 @@ def worst_risk_within(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: i
 
     By the duality of linear programs it is the least lam·radius + max_Q {E_Q[ℓ] − lam·W(P, Q)} over lam > 0, the bound
     that `gsat.certify` computes for a model. The value is -inf where no Q is that near.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> x, z = [[0.0], [1.0]], [[0.0], [1.0]]
+    >>> found = gsat.transport.worst_risk_within([0.0, 1.0], x, [0.5, 0.5], z, gsat.Unstructured(), m=1, radius=0.25)
+    >>> round(float(found), 6)
+    0.75
     """
     radius = _checks.number("radius", radius, least=0)
     return _largest_risk(loss_z, p, Problem.of(x, z, cost, m), cost, radius=radius)
@@ -224,6 +266,11 @@ def check_permutation_invariance(cost: GroupCost, x: Any, z: Any, m: int) -> Non
     """Raise a ValueError unless c(z^m − x^m) is the same for every order of the m pairs, for all groups of the atoms.
 
     Theorems 1 and 2 hold for such costs only. Neighbours changing places make up every permutation, so these are tried.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> gsat.transport.check_permutation_invariance(gsat.LowRank(), [[0.0], [1.0]], [[0.0], [3.0]], m=2)
     """
     problem = Problem.of(x, z, cost, m)
     problem.require_invariance(problem.table(cost))

@@ -337,7 +337,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch, module, p
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / f"x{ending}").write_bytes(b"")
-    with pytest.raises(ImportError, match=rf'^reading {ending} needs {package}: pip install "gsat\[bio\]"$'):
+    with pytest.raises(ImportError, match=rf'^reading {ending} needs {package}: pip install "gsat-learn\[bio\]"$'):
         data.load(tmp_path / f"x{ending}")
 
 

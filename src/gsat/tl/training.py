@@ -1,75 +1,28 @@
-"""AnnData in, AnnData out: `gsat.tl.fit(adata, labels_key="cell_type")`, then `gsat.tl.predict(other, classifier)`."""
+"""Training on the cells of an AnnData object, and predicting those of another."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from gsat.defences import ERM
 from gsat.estimators import GSATClassifier
+from gsat.estimators.cells import as_stored, check_anndata, column, labelled, matrix, plain_labels
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, members_of, probabilities
-from gsat.experiments.check_result import CheckResult
-from gsat.experiments.checking import check as check_samples
+from gsat.training import History
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["check", "fit", "predict"]
-
 N_GROUPS = 20  # of training cells, on which the adversary is watched for the scores
-
-
-def check(
-    adata: AnnData,
-    labels_key: str,
-    batch_key: str | None = None,
-    layer: str | None = None,
-    **options: Any,
-) -> CheckResult:
-    """Should robust training be used on these cells, and how well will it do on the next batch? `gsat.check` says.
-
-    Parameters
-    ----------
-    adata
-        Cells in memory. It is not written to.
-    labels_key
-        The column of .obs with the labels; cells without one are left out.
-    batch_key
-        The column of .obs with the batches, or None, with which nothing is known about a next batch.
-    layer
-        The layer to take instead of .X.
-    **options
-        Of `gsat.check`: quick, n_jobs, max_batches, max_samples, max_features, random_state, out, verbose.
-
-    Returns
-    -------
-    CheckResult
-        A table, a verdict in a sentence, and the line that trains the winner.
-
-    Examples
-    --------
-    >>> import gsat, numpy as np, pandas as pd
-    >>> from anndata import AnnData
-    >>> obs = pd.DataFrame({"cell_type": ["B"] * 6, "donor": ["d1", "d2"] * 3}, index=list("abcdef"))
-    >>> gsat.tl.check(AnnData(np.eye(6), obs=obs), "cell_type", "donor")
-    Traceback (most recent call last):
-        ...
-    ValueError: y must hold at least two classes, got B alone
-    """
-    _check_anndata(adata)
-    X, labels = _matrix(adata, layer), _column(adata, "labels_key", labels_key)
-    known = _labelled(labels, labels_key)
-    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()[known]
-    return check_samples(X[known], _labels(labels.iloc[known]), batch, **options)
 
 
 def fit(
@@ -89,7 +42,9 @@ def fit(
     .obs["gsat_confidence"]      its probability
     .obsm["gsat_probabilities"]  (cells, classes), in the order of .uns["gsat"]["classes"]
     .var["gsat_score"]           each gene's share of the effort of the adversary of training, where there is one
-    .uns["gsat"]                 keys, classes, classifier, its parameters, λ, and how many cells were trained on
+    .uns["gsat"]                 keys, classes, classifier, its parameters, λ, how many cells were trained on, history
+
+    All of it can be written with `adata.write_h5ad`; `gsat.pl` draws it.
 
     Parameters
     ----------
@@ -112,21 +67,33 @@ def fit(
     -------
     classifier
         The fitted classifier; of a `GSATClassifierCV` what predicts, one classifier or their average.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str), "lane": table.batch})
+    >>> clf = gsat.tl.fit(adata, "type", batch_key="lane", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> bool((adata.obs["gsat_prediction"].astype(str) == adata.obs["type"]).mean() > 0.8)
+    True
+    >>> adata.obsm["gsat_probabilities"].shape
+    (120, 3)
     """
     if classifier is not None and params:
         raise ValueError(f"params must not be given beside classifier=, got {listed(list(params))}; set them on it")
-    _check_anndata(adata)
+    check_anndata(adata)
     if not adata.var_names.is_unique:
         raise ValueError(
             "adata must have distinct var_names, by which a model knows its genes, got some twice; call "
             "adata.var_names_make_unique() first"
         )
-    X = _matrix(adata, layer)
-    labels = _column(adata, "labels_key", labels_key)
-    known = _labelled(labels, labels_key)
-    batches = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
+    X = matrix(adata, layer)
+    labels = column(adata, "labels_key", labels_key)
+    known = labelled(labels, labels_key)
+    batches = None if batch_key is None else column(adata, "batch_key", batch_key).to_numpy()
     batch = None if batches is None else batches[known]
-    y = _labels(labels.iloc[known])
+    y = plain_labels(labels.iloc[known])
     made: Any = GSATClassifier(**params) if classifier is None else clone(classifier)
     trained_on = X if len(known) == adata.n_obs else X[known]
     made.fit(trained_on, y, batch=batch)
@@ -141,12 +108,13 @@ def fit(
         "labels_key": labels_key,
         **({} if batch_key is None else {"batch_key": batch_key}),
         **({} if layer is None else {"layer": layer}),
-        "classes": _plain(fitted.classes_),
+        "classes": as_stored(fitted.classes_),
         "classifier": type(fitted).__name__,
         "params": {k: v for k, v in fitted.get_params(deep=False).items() if isinstance(v, str | int | float)},
         **({} if average or fitted.lam_ is None else {"lam": fitted.lam_}),
         **({} if average else {"mean_norm": fitted.mean_norm_}),
         "n_trained": len(known),
+        **({} if average else {"history": _recorded(fitted.history_)}),
     }
     return fitted
 
@@ -161,6 +129,9 @@ def predict(
     key_added: str = "gsat",
 ) -> Alignment:
     """Predict the cells of `adata`, with genes matched by name, and write as `fit` does to .obs and .obsm.
+
+    What another classifier wrote under the same key into .var and .uns is taken away: classes and the name of the
+    classifier stand in .uns instead.
 
     Parameters
     ----------
@@ -183,28 +154,38 @@ def predict(
     -------
     Alignment
         Which genes were missing and which left out.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> import gsat
+    >>> table = gsat.data.make_batches(120, 10)
+    >>> adata = anndata.AnnData(table.X, obs={"type": table.y.astype(str)})
+    >>> clf = gsat.tl.fit(adata, "type", n_outer=30, eta0=0.02, hidden=10, random_state=0)
+    >>> new = anndata.AnnData(table.X[:20, ::-1])
+    >>> new.var_names = adata.var_names[::-1]
+    >>> gsat.tl.predict(new, clf)
+    Alignment(features: 10 of 10 matched by name)
+    >>> bool((new.obs["gsat_prediction"].to_numpy() == adata.obs["gsat_prediction"].to_numpy()[:20]).all())
+    True
     """
-    _check_anndata(adata)
-    X = _matrix(adata, layer)
+    check_anndata(adata)
+    X = matrix(adata, layer)
     found = align(classifier, adata.var_names.tolist(), adata.n_vars, missing)
-    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
+    batch = None if batch_key is None else column(adata, "batch_key", batch_key).to_numpy()
     if batch is None and classifier.prepare == "centre":
         warnings.warn("the cells of adata are taken as one batch; batch_key= would name their batches", stacklevel=2)
     _write_predictions(adata, classifier, probabilities(classifier, X, found, missing, batch), key_added)
+    if not _is_of(adata.uns.get(key_added), classifier):
+        adata.uns[key_added] = {"classes": as_stored(classifier.classes_), "classifier": type(classifier).__name__}
+        adata.var.drop(columns=f"{key_added}_score", errors="ignore", inplace=True)
     return found
-
-
-def _check_anndata(adata: Any) -> None:
-    from anndata import AnnData
-
-    if not isinstance(adata, AnnData):
-        raise TypeError(f"adata must be an AnnData object, got {type(adata).__name__}; for a matrix take clf.fit(X, y)")
 
 
 def _write_predictions(
     adata: AnnData, classifier: TorchClassifier, chances: NDArray[np.float64], key_added: str
 ) -> None:
-    classes = _plain(classifier.classes_)
+    classes = as_stored(classifier.classes_)
     adata.obs[f"{key_added}_prediction"] = pd.Categorical.from_codes(
         chances.argmax(1), pd.Index(classes, dtype=classes.dtype)
     )
@@ -212,43 +193,16 @@ def _write_predictions(
     adata.obsm[f"{key_added}_probabilities"] = chances
 
 
-def _matrix(adata: AnnData, layer: str | None) -> Any:
-    """The samples, dense or CSR."""
-    if adata.isbacked:
-        raise ValueError("adata must be in memory, got a backed one; call adata.to_memory() first")
-    if layer is not None and layer not in adata.layers:
-        raise ValueError(f"layer must be one of {listed(list(adata.layers)) or 'none'}, got {layer!r}")
-    X = adata.X if layer is None else adata.layers[layer]
-    if X is None:
-        raise ValueError("adata must have a matrix .X, or layer= must name one of its layers, got neither")
-    if sparse.issparse(X):
-        return X.tocsr()
-    return X if isinstance(X, np.ndarray) else np.asarray(X)
+def _recorded(history: History) -> dict[str, NDArray[Any]]:
+    """What was recorded in each step, as arrays, which .h5ad files can hold; NaN where it was not."""
+    columns = {name: np.array(values, np.float64) for name, values in history.columns().items()}
+    return {name: values for name, values in columns.items() if not np.isnan(values).all()}
 
 
-def _column(adata: AnnData, option: str, key: str) -> pd.Series:
-    if key not in adata.obs:
-        raise ValueError(f"{option} must be a column of .obs ({listed(list(adata.obs.columns))}), got {key!r}")
-    return adata.obs[key]
-
-
-def _labelled(labels: pd.Series, labels_key: str) -> NDArray[np.intp]:
-    """The positions of the cells that have a label."""
-    known = np.flatnonzero(labels.notna().to_numpy())
-    if len(known) == 0:
-        raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
-    return known
-
-
-def _labels(labels: pd.Series) -> NDArray[Any]:
-    """The labels as text or numbers: of a categorical those in use alone."""
-    values: NDArray[Any] = labels.to_numpy()
-    return values.astype(str) if values.dtype.kind == "O" and all(isinstance(v, str) for v in values) else values
-
-
-def _plain(classes: NDArray[Any]) -> NDArray[Any]:
-    """Text as objects, which is what .h5ad files can hold; numbers as they are."""
-    return classes.astype(object) if classes.dtype.kind == "U" else classes
+def _is_of(about: Any, classifier: Any) -> bool:
+    """Whether `fit` wrote `about` for this classifier, or for a copy of it."""
+    made = {"classifier": type(classifier).__name__, "mean_norm": getattr(classifier, "mean_norm_", None)}
+    return isinstance(about, Mapping) and all(about.get(name) == value for name, value in made.items())
 
 
 def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.float64]:
