@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rank_cases import D, Case, all_trained, expected
+from rank_cases import Case, D, all_trained, expected
 
 import gsat
 from ranks import on_ranks
@@ -30,7 +30,9 @@ CASES += [Case(gsat.PerBatch(cost), batches=True, lam=lam) for lam in (0.3, "aut
 CASES += [Case(gsat.PerBatch(cost, n_random=3), lam="auto") for cost in (gsat.Universal(0.3), gsat.LowRank(0.3))]
 CASES += [
     Case(cost, solver, lam=lam, group="own")
-    for cost, solver, lam in zip(COSTS[:7:2], ["proximal", "admm", "linearised", "proximal"], [0.3, "auto"] * 2)
+    for cost, solver, lam in zip(
+        COSTS[:7:2], ["proximal", "admm", "linearised", "proximal"], [0.3, "auto"] * 2, strict=True
+    )
 ]
 CASES += [Case(gsat.PerBatch(gsat.Universal(0.3)), batches=True, lam="auto", group="own")]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,16 +22,28 @@ class RankLeft(RuntimeError):  # noqa: N818
     """Another rank has left the run, so that nothing can be summed over all of them any more."""
 
 
+@dataclass(eq=False)
+class Link:
+    """The only reference to a process group: without it the connections close, which the other ranks notice."""
+
+    group: Any = None
+
+    def close(self) -> None:
+        """Leave the process group."""
+        group, self.group = self.group, None
+        dist.destroy_process_group(group)
+
+
 @dataclass(frozen=True)
 class Ranks:
     """The processes that sum together.
 
-    rank: the number of this one; world: how many there are; group: their process group, None for this process alone
+    rank: the number of this one; world: how many there are; link: to their process group
     """
 
     rank: int = 0
     world: int = 1
-    group: Any = None
+    link: Link = field(default_factory=Link)
 
     @classmethod
     def of(cls, group: Any = None) -> Ranks:
@@ -39,7 +51,12 @@ class Ranks:
         if not (dist.is_available() and dist.is_initialized()):
             return ALONE
         group = dist.group.WORLD if group is None else group
-        return cls(dist.get_rank(group), dist.get_world_size(group), group)
+        return cls(dist.get_rank(group), dist.get_world_size(group), Link(group))
+
+    @property
+    def group(self) -> Any:
+        """The process group; None for this process alone."""
+        return self.link.group
 
     @property
     def alone(self) -> bool:
@@ -141,11 +158,11 @@ def joined() -> Iterator[Ranks]:
     if Ranks.of().alone:
         yield ALONE
         return
-    group = dist.new_group()
+    ranks = Ranks.of(dist.new_group())
     try:
-        yield Ranks.of(group)
+        yield ranks
     finally:
-        dist.destroy_process_group(group)
+        ranks.link.close()
 
 
 @contextmanager
@@ -157,4 +174,4 @@ def _told() -> Iterator[None]:
         raise RankLeft(
             "another process has left the run, which cannot go on without it; the message of that process says why, "
             "unless it was killed"
-        ) from error
+        ) from error.with_traceback(None)  # whose frames hold the process group, and would keep it open
