@@ -1,6 +1,9 @@
 """Functions that run on several ranks: processes of one thread each, joined by gloo through a file."""
 
+import os
 import pickle
+import socket
+import sys
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from gsat._arrays.ranks import RankLeft
+from gsat.cli import main
 
 FORKS = get_context("forkserver")  # one process loads torch, and each rank is a fork of it
 FORKS.set_forkserver_preload(["numpy", "torch", "torch._dynamo", "torch.distributed", "gsat.defences", "gsat.training"])
@@ -70,3 +74,28 @@ def _run(function: Callable[..., Any], rank: int, world: int, rendezvous: Path, 
         found = error
     pipe.send_bytes(pickle.dumps(found))  # tensors as they are, not by files of a process that is about to end
     dist.destroy_process_group()
+
+
+def commands(world: int, folder: Path, *arguments: str) -> list[tuple[int, str]]:
+    """Exit code and output of the command `gsat` in `world` processes, as torchrun starts it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for rank in range(world):
+        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        args = ({name: str(value) for name, value in names.items()}, folder / f"output{rank}", arguments)
+        processes.append(FORKS.Process(target=_command, args=args))
+        processes[-1].start()
+    found = []
+    for rank, process in enumerate(processes):
+        process.join()
+        found.append((process.exitcode, (folder / f"output{rank}").read_text()))
+    return found
+
+
+def _command(environment: dict[str, str], output: Path, arguments: tuple[str, ...]) -> None:
+    os.environ.update(environment)
+    with output.open("w", encoding="utf-8") as sys.stdout:
+        sys.stderr, sys.argv = sys.stdout, ["gsat", *arguments]
+        main()

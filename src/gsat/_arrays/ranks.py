@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-class RankLeft(RuntimeError):  # noqa: N818
+class RankLeft(ConnectionError):  # noqa: N818
     """Another rank has left the run, so that nothing can be summed over all of them any more."""
 
 

@@ -4,7 +4,7 @@ Squaring loses half the digits. That is harmless where every σ that is kept is 
 Gram matrix serves where the threshold is at least `SQUARED`·σ₁, else the Gram matrix is summed in float64, and float64
 matrices go through the triangle of their QR decomposition.
 
-Where the rows of a group lie on several ranks, no rank can form v·vᵀ, but vᵀv = Σ_r v_rᵀ·v_r is a sum over ranks, (d, d).
+Where the rows of a group lie on several ranks, no rank can form v·vᵀ; vᵀv = Σ_r v_rᵀ·v_r is a sum over ranks, (d, d).
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ LATER = (
     "gamma",
     "choice",
     "choice_single",
+    "processes",
+    "group",
 )  # not in runs of earlier versions
 
 CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan

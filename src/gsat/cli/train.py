@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors
+from gsat.cli.app import app, at_least_one, fail, given, import_from_here, processes, say, user_errors
 from gsat.cli.files import write_table
 from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
 from gsat.data.source import Source, fingerprint
@@ -74,6 +75,9 @@ def train(
     validation_fraction: Annotated[
         float, typer.Option(help="Share of the training rows held out for --early-stopping and --calibrate.")
     ] = _defaults.VALIDATION_FRACTION,
+    group: Annotated[
+        str, typer.Option(help="torchrun: own, a group for each process, or shared, one group over all of them.")
+    ] = "own",
     seed: options.Seed = 0,
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
@@ -86,6 +90,9 @@ def train(
     if defence not in _defaults.DEFENCES:
         fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
     at_least_one(threads=threads, jobs=jobs)
+    form = cast('Literal["own", "shared"]', _checks.one_of("--group", group, ("own", "shared")))
+    if choose and processes() > 1:
+        fail("--choose runs in one process: choose first, with --jobs, then train with what it chose under torchrun")
     if choose and model != "elu":
         fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
     if prepare == "choose" and not choose:
@@ -114,6 +121,7 @@ def train(
     from gsat.estimators.choosing import choose as choose_plan
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
+    from gsat.training.launch import launched
     from gsat.training.threads import use_threads
 
     plan = Plan(
@@ -154,10 +162,15 @@ def train(
     plan = replace(plan, **(choice or {}))
     config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
     config |= {"threads": n_threads, **({} if choice is None else {"choice": choice, "choice_single": single})}
-    with running(out, config, resume=resume, force=force):
+    config |= {"processes": processes(), "group": form}
+    bar = sys.stderr.isatty() and not as_json
+    with launched() as ranks, running(out, config, resume=resume, force=force) if ranks.rank == 0 else nullcontext():
+        ranks.any(False)  # the folder is there, and that of this run
         if tried is not None:
             write_table(out / "choice.csv", tried)
-        trained = train_plan(table.train, plan, out=out, resume=resume, progress=sys.stderr.isatty() and not as_json)
+        trained = train_plan(table.train, plan, out=out, resume=resume, progress=bar, group=form)
+        if ranks.rank:
+            return  # the first process writes and tells
         trained.classifier.save(out / "model")
         if other is not None:
             train_plan(table.train, other).classifier.save(beside(out / "model"))

@@ -26,7 +26,7 @@ from gsat.estimators.candidates import LINEAR
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.linear import LinearClassifier
-from gsat.training import History
+from gsat.training import Form, History
 
 ONE_GRADIENT: dict[str, type[EpsClassifier]] = {  # for a group
     kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, UniversalATClassifier)
@@ -115,7 +115,13 @@ class Trained:
 
 
 def train(
-    table: Table, plan: Plan, *, out: Path | None = None, resume: bool = False, progress: bool = False
+    table: Table,
+    plan: Plan,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    group: Form = "own",
 ) -> Trained:
     """Train on the rows of a table.
 
@@ -129,6 +135,8 @@ def train(
         A folder for log.jsonl and checkpoints; resume=True goes on with a run that is there.
     progress
         Whether to show a bar.
+    group
+        On several processes, as in `gsat.gdadmm`.
 
     Returns
     -------
@@ -137,7 +145,7 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
+    classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume, group=group)
     return Trained(classifier, plan)
 
 
