@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 FLOAT32 = 3.4028234663852886e38  # the largest number of that kind
 SHOWN = 200  # characters of a value in a message
@@ -133,12 +133,13 @@ def fits_float32(name: str, value: Any) -> None:
             raise ValueError(f"{name} must be within ±{FLOAT32:.2g}, the range of float32, got {largest:g}")
 
 
-def module(name: str, value: Any) -> None:
-    """Raise unless `value` is a torch module."""
+def module(name: str, value: Any) -> nn.Module:
+    """`value`, which must be a torch module."""
     from torch import nn
 
     if not isinstance(value, nn.Module):
         raise TypeError(f"{name} must be a torch module, got {shown(value)}")
+    return value
 
 
 def feature_mask(value: Any, x: Tensor) -> Tensor | None:

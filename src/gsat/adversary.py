@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
+from gsat._arrays.norms import size
+from gsat._arrays.ranks import Ranks, shared
 from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models.modes import frozen, untouched
+from gsat.models.unwrapped import unwrapped
 from gsat.shortcuts import Path, ascent, choose
 from gsat.solvers import Solution, Solver, climb, named
 from gsat.solvers.oracle import Oracle, clamped
@@ -28,6 +32,9 @@ class Adversary:
         (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
     generator : torch.Generator, optional
         A `PerBatch` cost without given batches draws anew in every call, from this or from one that starts at seed 0.
+    group : {"own", "shared"}
+        In a program of several processes (torch.distributed): with "own" each moves its samples as a group of its own,
+        with "shared" the samples of all processes are one group. All of them then have to call the adversary together.
 
     Attributes
     ----------
@@ -59,6 +66,7 @@ class Adversary:
         bounds: Any = None,
         generator: Generator | None = None,
         metric: Metric | None = None,
+        group: Literal["own", "shared"] = "own",
     ) -> None:
         _checks.methods("cost must be", cost.cost if isinstance(cost, PerBatch) else cost, "value", "prox")
         self.cost = cost
@@ -68,6 +76,7 @@ class Adversary:
         self.loss = checked_loss(loss)
         self.feature_mask, self.bounds, self.metric = feature_mask, bounds, metric
         self.generator = torch.Generator().manual_seed(0) if generator is None else generator
+        self.group = _checks.one_of("group", group, ("own", "shared"))
         self.last: Solution | None = None
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
@@ -85,19 +94,23 @@ class Adversary:
 
         warn: whether a problem without a maximum is told, which need not be where the caller cuts long rows of Δ
         """
-        _checks.module("model", model)
+        model = unwrapped(_checks.module("model", model))
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
-        with frozen(model), untouched(x):
+        with self._ranks(), frozen(model), untouched(x):
             mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
             y = y.clone() if y.is_inference() else y
             cost = bound(self.cost, len(x), batch, self.generator)
             free = cost.ridge > 0 and bounds is None
             rotates = free and cost.rotates and self.solver.axis_free
-            columns = cost.columns(len(x)) if free and self.solver.by_columns else None
+            columns = cost.columns(size(x)) if free and self.solver.by_columns else None
             metric = fitting(self.metric, x, mask)
             path = choose(model, x.detach(), mask, rotates=rotates, columns=columns, metric=metric)
             loss = named_loss(self.loss, lambda: path.outputs(path.x), y)
             solver = ascent(path, self.solver, lambda outputs: loss(outputs, y), self.n_inner)
             oracle = Oracle(lambda z: loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric)
             return path, climb(oracle, cost, lam=self.lam, solver=solver, warn=warn)
+
+    def _ranks(self) -> AbstractContextManager[None]:
+        """With group="shared" a block in which sums over samples go over all processes."""
+        return shared(Ranks.of()) if self.group == "shared" else nullcontext()

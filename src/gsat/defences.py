@@ -12,13 +12,15 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults, attacks
 from gsat._arrays.budgets import budget_used, by_class
-from gsat._arrays.norms import norm, rows
+from gsat._arrays.norms import mean, mean_row, norm, rows
+from gsat._arrays.ranks import ALONE, shared
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
 from gsat.costs import GroupCost, Metric, PerBatch, penalised, scaled
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
+from gsat.models.unwrapped import unwrapped
 from gsat.shortcuts import Path
 from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import Oracle, clamped
@@ -34,6 +36,7 @@ class Defence(ABC):
     """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
 
     name: ClassVar[str]
+    spans_ranks: bool = False  # whether a group that lies on several ranks is moved as one
     _compact: Tensor | None = None  # the last perturbation, in the coordinates of the path on which it was found
     _path: Path | None = None
 
@@ -65,8 +68,8 @@ class Defence(ABC):
 
     @property
     def mean_norm(self) -> float:
-        """The mean of `norms`."""
-        return float(self.norms.double().mean())
+        """The mean of `norms`, over all ranks where the group lies on several."""
+        return mean(self.norms.double())
 
     def measure(self) -> float | None:
         """How structured the last perturbation is: columns that move, or rank; None where that has no meaning."""
@@ -86,6 +89,7 @@ class ERM(Defence):
     """Nothing is perturbed: empirical risk minimisation."""
 
     name = "erm"
+    spans_ranks = True  # there is nothing to share
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The group as it is."""
@@ -113,6 +117,7 @@ class GSAT(Defence):
     """
 
     name = "gsat"
+    spans_ranks = True
 
     def __init__(
         self,
@@ -199,11 +204,13 @@ class Structured(Defence):
 
     def __init__(self, attack: attacks.Attack) -> None:
         self.attack = attack
+        self.spans_ranks = isinstance(attack, attacks.PGD | attacks.FGM)  # whose samples share nothing
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""
         self.delta = None  # the last one is as large as the group: let it go first
-        delta = self.delta = self.attack.perturb(model, x, y, batch)
+        with shared(ALONE):
+            delta = self.delta = self.attack.perturb(model, x, y, batch)
         return clamped(x.detach() + delta, _checks.bounds(self.attack.bounds, x))
 
     def measure(self) -> float | None:
@@ -255,6 +262,7 @@ class UniversalAT(Defence):
     """
 
     name = "universal-at"
+    spans_ranks = True
 
     def __init__(self, eps: float, *, step_size: float | None = None, loss: SampleLoss | str | None = None) -> None:
         self.eps = _checks.number("eps", eps, least=0)
@@ -266,10 +274,11 @@ class UniversalAT(Defence):
         """The group with the carried shift, after one more step of it."""
         x = _checks.group("x", x)
         flat = self.shift.to(x) if self.shift.numel() else torch.zeros_like(rows(x[:1]))
+        model = unwrapped(model)
         with frozen(model), untouched(x):
             loss = named_loss(self.loss, lambda: layout.outputs(model, x), y)
             _, gradient = Oracle(lambda z: loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))
-        ascent = unit_rows(rows(gradient).mean(0, keepdim=True))
+        ascent = unit_rows(mean_row(rows(gradient)))
         self.shift = inside(flat + self.step_size * ascent, self.eps)
         delta = self.delta = self.shift.view_as(x[:1]).expand_as(x)
         return x.detach() + delta

@@ -29,6 +29,7 @@ from gsat.costs import Metric
 from gsat.losses import per_sample_cross_entropy
 from gsat.models import layout
 from gsat.models.modes import frozen
+from gsat.models.unwrapped import unwrapped
 from gsat.solvers.oracle import clamped
 
 COLUMNS = ["attack", "strength", "eps", "accuracy", "loss", "mean_norm", "n", "seconds", "search", "masked"]
@@ -241,7 +242,7 @@ def _groups(n: int, group_size: int, random_state: int, batch: Any) -> list[Tens
 def _module_and_labels(model: Any, y: Any) -> tuple[nn.Module, Any]:
     """The torch module, and the labels as it numbers them."""
     if isinstance(model, nn.Module):
-        return model, y
+        return unwrapped(model), y
     if not hasattr(model, "module_") or not hasattr(model, "classes_"):
         raise TypeError(f"model must be a torch module or a fitted gsat classifier, got {type(model).__name__}")
     known = np.asarray(model.classes_)

@@ -32,6 +32,7 @@ class GroupDRO(ERM):
     """
 
     name = "group-dro"
+    spans_ranks = False
 
     def __init__(self, step: float, batches: Sequence[Hashable] = ()) -> None:
         self.step = _checks.number("step", step, least=0)
@@ -78,6 +79,7 @@ class CORAL(ERM):
     """
 
     name = "coral"
+    spans_ranks = False
 
     def __init__(self, strength: float) -> None:
         self.strength = _checks.number("strength", strength, least=0)

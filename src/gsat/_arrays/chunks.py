@@ -21,8 +21,43 @@ def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
     return (slice(begin, min(begin + step, n)) for begin in range(0, n, step))
 
 
+class Dealt:
+    """Every world-th of some samples or labels, from number `rank` on: those of one of `world` ranks, nothing copied.
+
+    Parameters
+    ----------
+    values
+        (n, ...), indexed by arrays of row numbers.
+    rank, world
+        Which of them.
+    """
+
+    def __init__(self, values: Any, rank: int, world: int) -> None:
+        self.values, self.rank, self.world = values, rank, world
+        self.mean_norm: float | None = getattr(values, "mean_norm", None)
+
+    def __len__(self) -> int:
+        return max(0, -(-(len(self.values) - self.rank) // self.world))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        return (len(self), *self.values.shape[1:])
+
+    def places(self, index: Any) -> Any:
+        """Where in `values` the rows of these numbers (an array or a tensor) are."""
+        return index * self.world + self.rank
+
+    def __getitem__(self, index: Any) -> Any:
+        """The rows of these numbers, an array; as `values` gives them."""
+        values = np.asarray(self.values) if isinstance(self.values, list | tuple) else self.values
+        return getattr(values, "iloc", values)[self.places(index)]
+
+
 def take(values: Any, chosen: Tensor) -> Tensor:
     """The chosen rows as a tensor of their own; of a memory map only these rows are read."""
+    if isinstance(values, Dealt):
+        return take(values.values, values.places(chosen))
     if isinstance(values, Tensor):
         return values[chosen.to(values.device)]
     if isinstance(values, list | tuple):

@@ -3,6 +3,8 @@
 Squaring loses half the digits. That is harmless where every σ that is kept is well above the rounding of σ₁²: a float32
 Gram matrix serves where the threshold is at least `SQUARED`·σ₁, else the Gram matrix is summed in float64, and float64
 matrices go through the triangle of their QR decomposition.
+
+Where the rows of a group lie on several ranks, no rank can form v·vᵀ; vᵀv = Σ_r v_rᵀ·v_r is a sum over ranks, (d, d).
 """
 
 from __future__ import annotations
@@ -15,20 +17,28 @@ import torch
 from torch import Tensor
 
 from gsat._arrays.norms import largest, norm
+from gsat._arrays.ranks import sharing
 
 SQUARED = 0.02  # of σ₁: singular values above this survive squaring
 MARGIN = 0.9  # of the threshold: vectors above this are looked at more closely
+WIDEST = 4096  # columns of a group on several ranks, whose Gram matrix vᵀv is sent
 SAFE = 1e10  # a matrix whose norm is outside [1/SAFE, SAFE] is scaled first: its squares may leave float32
 BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never copied
 
 
 def shrink_singular_values(v: Tensor, tau: float) -> Tensor:
     """U·diag(max(σ_k − tau, 0))·Wᵀ for v = U·diag(σ)·Wᵀ; v: (m, d), any real dtype."""
+    if not sharing().alone:
+        vectors, sigma = _right(v)
+        return _kept(v, vectors, 1 - tau / torch.where(sigma > 0, sigma, 1))
     return _rescaled(v, lambda short, unit: _left(short, tau / unit), lambda sigma, unit: 1 - tau / unit / sigma)
 
 
 def truncate_singular_values(v: Tensor, k: int) -> Tensor:
     """U·diag(σ_1, ..., σ_k, 0, ...)·Wᵀ: the matrix of rank k that is nearest to v (m, d)."""
+    if not sharing().alone:
+        vectors, sigma = _right(v)
+        return _kept(v, vectors[:, :k], torch.ones_like(sigma[:k]))
     if k >= min(v.shape):
         return v.clone()
     return _rescaled(v, lambda short, unit: _left(short)[:, :k], lambda sigma, unit: torch.ones_like(sigma))
@@ -36,6 +46,8 @@ def truncate_singular_values(v: Tensor, k: int) -> Tensor:
 
 def singular_values(v: Tensor) -> Tensor:
     """The singular values of v (m, d) in descending order, as float64, exact to 1e-8 of the largest or better."""
+    if not sharing().alone:
+        return _right(v)[1]
     short = v if v.shape[0] <= v.shape[1] else v.T
     if short.dtype == torch.float64:
         size = largest(short).clamp(min=torch.finfo(torch.float64).tiny)
@@ -61,6 +73,33 @@ def gram64(v: Tensor) -> Tensor:
         part = block.double()
         gram.addmm_(part, part.T)
     return gram
+
+
+def _right(v: Tensor) -> tuple[Tensor, Tensor]:
+    """The right singular vectors W (d, d) and singular values (d,) of a group on several ranks, in float64.
+
+    The values are the norms of the columns of v·W, more precise than roots of the eigenvalues of vᵀv.
+    """
+    if v.shape[1] > WIDEST:
+        raise ValueError(
+            f"a low-rank cost of a group on several ranks needs at most {WIDEST:,} features, or a model that sees its "
+            f"input through a linear first layer, got {v.shape[1]:,} features: their Gram matrix would be sent in "
+            'every step; group="own" has no such limit'
+        )
+    unit = float(largest(v))
+    if not math.isfinite(unit):
+        raise ValueError(f"the matrix must be finite, its largest entry is {unit}")
+    unit = unit or 1.0
+    vectors, _ = _eigen(sharing().summed(gram64((v / unit).T)))
+    sigma, order = norm((v / unit).double() @ vectors, dim=0).sort(descending=True)
+    return vectors[:, order], sigma * unit
+
+
+def _kept(v: Tensor, vectors: Tensor, share: Tensor) -> Tensor:
+    """v·W·diag(max(share, 0))·Wᵀ, with W (d, k) in float64; without the vectors of which nothing is kept."""
+    keep = share > 0
+    vectors, share = vectors[:, keep], share[keep]
+    return ((v.double() @ vectors) * share @ vectors.T).to(v.dtype).contiguous()
 
 
 def _rescaled(

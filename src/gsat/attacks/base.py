@@ -19,6 +19,7 @@ from gsat.attacks.strong import searches, worst
 from gsat.costs import Metric, fitting
 from gsat.losses import NAMED_LOSSES, SampleLoss
 from gsat.models.modes import frozen, untouched
+from gsat.models.unwrapped import unwrapped
 from gsat.shortcuts import Path, choose
 
 ROOM = 1e3  # between eps and the largest number whose square is finite
@@ -105,7 +106,7 @@ class Attack(ABC):
         Tensor
             Δ (m, *features), without a gradient.
         """
-        _checks.module("model", model)
+        model = unwrapped(_checks.module("model", model))
         x = _checks.samples("x", x)
         model = in_float32(model, x)
         warn_of_masking(model, x, _checks.labels(y, len(x)), [(self.loss, self.strength)])
@@ -143,7 +144,7 @@ class Attack(ABC):
         surrogate: nn.Module | None = None,
     ) -> Candidate:
         """What was found, in the coordinates and the precision of x."""
-        _checks.module("model", model)
+        model = unwrapped(_checks.module("model", model))
         x = _checks.samples("x", x)
         if x.dtype in HALF:
             found = self._run(in_float32(model, x), x.float(), y, part, surrogate)
@@ -162,6 +163,7 @@ class Attack(ABC):
         surrogate: nn.Module | None = None,
     ) -> tuple[Path, Candidate]:
         """What was found, in the coordinates of the path that was taken; `part` is a shared part that is given."""
+        model = unwrapped(model)
         _checks.labels(y, len(x))
         _checks.number("eps", self.eps, most=torch.finfo(x.dtype).max ** 0.5 / ROOM)
         mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
@@ -191,7 +193,7 @@ class Attack(ABC):
         """The perturbation that one fast search finds on the surrogate, in the coordinates of the path."""
         if surrogate is None or self.strength == "fast":
             return None
-        _checks.module("surrogate", surrogate)
+        surrogate = unwrapped(_checks.module("surrogate", surrogate))
         own = x.to(next(surrogate.parameters(), x))  # its precision may be another
         fast = replace(self, strength="fast", restarts=1, random_start=False)
         delta = fast._run(surrogate, own, y.to(own.device)).delta.to(x).view_as(x)

@@ -60,6 +60,16 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
+def processes() -> int:
+    """How many processes torchrun has started for the command; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def speaks() -> bool:
+    """Whether this process tells the user what happens: of those of torchrun the first of a machine does."""
+    return processes() == 1 or os.environ.get("LOCAL_RANK", "0") == "0"
+
+
 def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning as a line for the user, without the place in the code that gave it."""
     warn(str(message))
@@ -67,7 +77,8 @@ def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
 
 def warn(message: str) -> None:
     """Say what the user should know; the command goes on."""
-    typer.echo(f"gsat: warning: {visible(message)}", err=True)
+    if speaks():
+        typer.echo(f"gsat: warning: {visible(message)}", err=True)
 
 
 @contextmanager
@@ -95,7 +106,8 @@ def visible(text: str) -> str:
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and leave with exit code 2."""
-    typer.echo(f"gsat: {visible(message)}", err=True)
+    if speaks():
+        typer.echo(f"gsat: {visible(message)}", err=True)
     raise typer.Exit(2)
 
 

@@ -29,6 +29,7 @@ DISCARDED = ".discarded"  # the same, while it is removed
 LATER = (  # not in runs of earlier versions
     "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "class_weight",
     "choice", "choice_single", "combine", "hold_out", "normalise", "drop", "features", "unlabelled",
+    "processes", "group",
 )  # fmt: skip
 
 NONE = type(None)

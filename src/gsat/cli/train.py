@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -19,6 +20,7 @@ from gsat.cli.app import (
     fail,
     given,
     import_from_here,
+    processes,
     say,
     user_errors,
     visible,
@@ -99,6 +101,9 @@ def train(
     validation_fraction: Annotated[
         float, typer.Option(help="Share of the training rows held out for --early-stopping and --calibrate.")
     ] = _defaults.VALIDATION_FRACTION,
+    group: Annotated[
+        str, typer.Option(help="torchrun: own, a group for each process, or shared, one group over all of them.")
+    ] = "own",
     seed: options.Seed = 0,
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
@@ -112,6 +117,9 @@ def train(
     if defence not in (*_defaults.DEFENCES, _defaults.LINEAR):
         fail(f"--defence must be one of {', '.join((*_defaults.DEFENCES, _defaults.LINEAR))}, got {defence!r}")
     at_least_one(threads=threads, jobs=jobs)
+    form = cast('Literal["own", "shared"]', _checks.one_of("--group", group, ("own", "shared")))
+    if choose and processes() > 1:
+        fail("--choose runs in one process: choose first, with --jobs, then train with what it chose under torchrun")
     if choose and model != "elu":
         fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
     if prepare == "choose" and not choose:
@@ -162,6 +170,7 @@ def train(
     from gsat.estimators.predicting import unlabelled as predict_unlabelled
     from gsat.estimators.relevance import relevance
     from gsat.estimators.wording import in_words, metric_in_words, numbers, plans_in_words
+    from gsat.training.launch import launched
     from gsat.training.threads import use_threads
 
     plan = Plan(
@@ -200,10 +209,15 @@ def train(
         """What the run is told of itself; with --choose as far as it is chosen."""
         first = replace(plan, **members[0]) if members else plan
         about = {**source.describe(), **fingerprint(table), **first.describe(), "n_inner": first.inner}
-        about["threads"] = n_threads
+        about |= {"threads": n_threads, "processes": processes(), "group": form}
         return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
 
-    with running(out, config(), resume=resume, force=force), warnings_kept() as told:
+    with (
+        launched() as ranks,
+        running(out, config(), resume=resume, force=force) if ranks.rank == 0 else nullcontext(),
+        warnings_kept() as told,
+    ):
+        ranks.any(False)  # the folder is there, and that of this run
         if choose and members is None:
             asked: dict[str, Any] = {"prepare": prepare or "choose", "combine": combine, "jobs": jobs}
             made = choose_plan(table.train, plan, **asked, kept=out / "choice.jsonl", progress=progress)
@@ -211,7 +225,9 @@ def train(
             write_table(out / "choice.csv", made.tried)
             write_json(out / "config.json", config())
         plans, others = ([replace(plan, **one) for one in some or ()] for some in (members or [{}], single))
-        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress)
+        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress, group=form)
+        if ranks.rank:
+            return  # the first process writes and tells
         ready = {repr(plans[0]): trained.classifier}
         trained = replace(trained, predictor=train_together(table.train, plans, ready, jobs=jobs))
         trained.predictor.save(out / "model")

@@ -70,6 +70,11 @@ class Penalised(ABC):
         return self.ridge == 0
 
     @property
+    def spans_ranks(self) -> bool:
+        """Whether value and prox sum over samples by `gsat._arrays.norms`, so that a group may lie on several ranks."""
+        return False
+
+    @property
     def equal_rows(self) -> bool:
         """Whether c is finite only where all rows of Δ are equal."""
         return False
@@ -77,6 +82,10 @@ class Penalised(ABC):
     def columns(self, m: int) -> Penalised | None:
         """The cost of m rows as one of the row (1, d) of their column norms; None where c sees more than these."""
         return None
+
+    def of_rows(self, m: int) -> Penalised:
+        """The cost of a group of m rows, where a rank holds some of them."""
+        return self
 
     @abstractmethod
     def _structure(self, delta: Tensor) -> Tensor: ...
@@ -131,6 +140,7 @@ class Weighted(Penalised):
     """A cost whose α is given: the base of the named structures."""
 
     alpha: float = 0.5
+    spans_ranks = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", _checks.number("alpha", self.alpha, least=0, most=1))
@@ -160,6 +170,11 @@ class Wrapping(Penalised):
     def convex(self) -> bool:
         """As the cost inside is."""
         return self.cost.convex
+
+    @property
+    def spans_ranks(self) -> bool:
+        """As the cost inside does."""
+        return self.cost.spans_ranks
 
     @property
     def unbounded(self) -> bool:

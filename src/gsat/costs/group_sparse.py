@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks
-from gsat._arrays.norms import column_norms, rows, wide
+from gsat._arrays.norms import column_norms, in_any, rows, wide
 from gsat.costs.base import Weighted, indicator
 
 
@@ -60,7 +60,9 @@ class GroupSparse(Weighted):
 
     def norms(self, delta: Tensor) -> Tensor:
         """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
-        _checks.group("delta", delta)
+        return self._norms(_checks.group("delta", delta))
+
+    def _norms(self, delta: Tensor) -> Tensor:
         columns = column_norms(rows(delta)).to(wide(delta))
         if self._blocks is None:
             return columns
@@ -75,13 +77,13 @@ class GroupSparse(Weighted):
 
     def measure(self, delta: Tensor) -> float:
         """The number of columns, or blocks, that move in some sample."""
-        moving = rows(delta).ne(0).any(0)
+        moving = in_any(rows(delta).ne(0))
         if self._blocks is None:
             return float(moving.sum())
         return float(torch.bincount(self._blocks[moving.cpu()]).count_nonzero())
 
     def _structure(self, delta: Tensor) -> Tensor:
-        norms = self.norms(delta)
+        norms = self._norms(delta)
         if self.k is None:
             return norms.sum()
         if self.k >= len(norms):
@@ -89,7 +91,7 @@ class GroupSparse(Weighted):
         return indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        norms = self.norms(v)
+        norms = self._norms(v)
         if self.k is None:
             keep = (norms - tau).clamp(min=0) / torch.where(norms > 0, norms, 1)  # 0/0 reads as 0
         else:

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._arrays.norms import largest, rows
+from gsat._arrays.ranks import sharing
 from gsat.costs.base import GroupCost, Penalised, Wrapping, indicator, penalised
 
 
@@ -52,9 +53,15 @@ class PerBatch:
 
     def bind(self, batch: Any) -> BoundPerBatch:
         """The cost of a group whose i-th sample belongs to batch[i]."""
-        return BoundPerBatch(
-            penalised(self.cost), _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
-        )
+        codes = _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
+        if (ranks := sharing()).alone:
+            return BoundPerBatch(penalised(self.cost), codes)
+        ids = list(dict.fromkeys(batch.tolist() if hasattr(batch, "tolist") else batch))  # in the order of the codes
+        known: dict[Any, int] = {}
+        for theirs in ranks.gathered(ids):
+            for one in theirs:
+                known.setdefault(one, len(known))
+        return BoundPerBatch(penalised(self.cost), torch.tensor([known[one] for one in ids])[codes], len(known))
 
     def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
         """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
@@ -62,16 +69,26 @@ class PerBatch:
             raise ValueError("PerBatch needs batch= (one id per sample) or n_random=, got neither")
         if generator is None:
             generator = torch.Generator().manual_seed(0)
-        place = torch.randperm(m, generator=generator, device=generator.device)
-        return self.bind(place % min(self.n_random, m))
+        if (ranks := sharing()).alone:
+            place = torch.randperm(m, generator=generator, device=generator.device)
+            return self.bind(place % min(self.n_random, m))
+        generator.set_state(ranks.first(generator.get_state()))  # all draw for the whole group, and take their rows
+        begin, whole = ranks.places(m)
+        place = torch.randperm(whole, generator=generator, device=generator.device)[begin : begin + m]
+        n_batches = min(self.n_random, whole)
+        return BoundPerBatch(penalised(self.cost), place % n_batches, n_batches)
 
 
 @dataclass(frozen=True, eq=False)
 class BoundPerBatch(Wrapping):
-    """Σ_b c(Δ_b) for one group; code: (m,), the number 0, 1, ... of each sample's batch. Squares add up."""
+    """Σ_b c(Δ_b) for one group; code: (m,), the number 0, 1, ... of each sample's batch. Squares add up.
+
+    n_batches: where batches may have no sample on this rank, how many there are
+    """
 
     cost: Penalised
     code: Tensor
+    n_batches: int = 0
 
     def value_at_prox(self, u: Tensor, tau: float, *, gap: float, square: float) -> float:
         """As for one batch, whose inner products add up; of a bare cost, which has no quadratic term, the value."""
@@ -89,12 +106,12 @@ class BoundPerBatch(Wrapping):
         if self.cost.equal_rows:  # there may be a hundred batches, so none is touched alone
             apart, size = (largest(rows(v), dim=1) for v in (delta - self._means(delta), delta))
             return indicator(self._largest(apart), self._largest(size), delta).sum()
-        return torch.stack([self.cost.structure(part) for part in self._parts(delta)]).sum()
+        return torch.stack([self.cost._structure(part) for part in self._parts(delta)]).sum()
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         if self.cost.equal_rows:
             return self._means(v)
-        return self._each(v, lambda part: self.cost.shrink(part, tau))
+        return self._each(v, lambda part: self.cost._shrink(part, tau))
 
     def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
         """The rows of each batch."""
@@ -109,13 +126,13 @@ class BoundPerBatch(Wrapping):
     def _means(self, v: Tensor) -> Tensor:
         """Every row becomes the mean row of its batch."""
         self._check_length(v)
-        code, sizes = self.code.to(v.device), self._sizes.to(v.device)
+        code, sizes = self.code.to(v.device), self._whole_sizes.to(v.device)
         sums = rows(v).new_zeros(len(sizes), rows(v).shape[1]).index_add_(0, code, rows(v))
-        return sums.div_(sizes[:, None])[code].view_as(v)
+        return sharing().summed(sums).div_(sizes[:, None])[code].view_as(v)
 
     def _largest(self, v: Tensor) -> Tensor:
         """The largest of the numbers (m,) in each batch."""
-        return v.new_zeros(len(self._sizes)).scatter_reduce_(0, self.code.to(v.device), v, "amax")
+        return sharing().most(v.new_zeros(len(self._sizes)).scatter_reduce_(0, self.code.to(v.device), v, "amax"))
 
     @cached_property
     def _order(self) -> Tensor:
@@ -124,8 +141,13 @@ class BoundPerBatch(Wrapping):
 
     @cached_property
     def _sizes(self) -> Tensor:
-        """The number of samples of each batch."""
-        return torch.bincount(self.code)
+        """The number of samples of each batch, here."""
+        return torch.bincount(self.code, minlength=self.n_batches)
+
+    @cached_property
+    def _whole_sizes(self) -> Tensor:
+        """The number of samples of each batch, those of all ranks that share the group."""
+        return sharing().summed(self._sizes)
 
     def _check_length(self, v: Tensor) -> None:
         if len(self.code) != len(v):
@@ -135,7 +157,20 @@ class BoundPerBatch(Wrapping):
 def bound(cost: GroupCost | PerBatch, m: int, batch: Any = None, generator: Generator | None = None) -> Penalised:
     """The cost of one group of m samples: `PerBatch` gets its batches; a bare cost gets what solvers ask for."""
     if batch is not None:
-        batch = _checks.batch_codes(batch, m)
+        codes = _checks.batch_codes(batch, m)
+    if not sharing().alone:
+        _check_spans_ranks(cost)
     if not isinstance(cost, PerBatch):
-        return penalised(cost)
-    return cost.draw(m, generator) if batch is None else cost.bind(batch)
+        return penalised(cost) if sharing().alone else penalised(cost).of_rows(sharing().places(m)[1])
+    if batch is None:
+        return cost.draw(m, generator)
+    return cost.bind(codes if sharing().alone else batch)  # ranks agree on ids, not on numbers of their own
+
+
+def _check_spans_ranks(cost: GroupCost | PerBatch) -> None:
+    inner = cost.cost if isinstance(cost, PerBatch) else cost
+    if not penalised(inner).spans_ranks:
+        raise ValueError(
+            f'group="shared" needs a cost whose sums go over all ranks (gsat.Universal, GroupSparse, LowRank, '
+            f'Unstructured), got {type(inner).__name__}; with group="own" any cost will do'
+        )

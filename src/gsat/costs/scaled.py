@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from torch import Tensor
 
+from gsat._arrays.norms import size
 from gsat.costs.base import GroupCost, Penalised, Wrapping
 from gsat.costs.per_batch import PerBatch
 
@@ -22,7 +23,7 @@ class Scaled(Wrapping):
 
     cost: Penalised
     s: float
-    m: int | None = None  # the rows of the group, where Δ is the row of its column norms
+    m: int | None = None  # the rows of the group, where Δ has others: the row of its column norms, or those of a rank
 
     @property
     def ridge(self) -> float:
@@ -39,12 +40,16 @@ class Scaled(Wrapping):
         inner = self.cost.columns(m)
         return None if inner is None else Scaled(inner, self.s, m)
 
+    def of_rows(self, m: int) -> Scaled:
+        """With √m of the whole group."""
+        return replace(self, m=m)
+
     def _structure(self, delta: Tensor) -> Tensor:
-        return math.sqrt(self.m or len(delta)) * self.cost.structure(delta / self.s)
+        return math.sqrt(self.m or size(delta)) * self.cost._structure(delta / self.s)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        weight = math.sqrt(self.m or len(v)) / self.s  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
-        return self.cost.shrink(v, tau * weight)
+        weight = math.sqrt(self.m or size(v)) / self.s  # s·shrink(V/s, t) = shrink(V, s·t) for a norm
+        return self.cost._shrink(v, tau * weight)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gsat._arrays.norms import largest, rows
+from gsat._arrays.norms import largest, mean_row, rows
 from gsat.costs.base import Weighted, indicator
 
 
@@ -38,7 +38,7 @@ class Universal(Weighted):
 
     def _structure(self, delta: Tensor) -> Tensor:
         matrix = rows(delta)
-        return indicator(largest(matrix - matrix.mean(0)), largest(matrix), delta)
+        return indicator(largest(matrix - mean_row(matrix)), largest(matrix), delta)
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        return v.mean(0, keepdim=True).expand_as(v).contiguous()
+        return mean_row(v).expand_as(v).contiguous()

@@ -25,6 +25,7 @@ class Unstructured(Penalised):
     alpha: float = field(init=False, repr=False, default=0.0)
     rotates = True  # lengths stay as they are
     convex = True
+    spans_ranks = True
 
     def _structure(self, delta: Tensor) -> Tensor:
         return delta.new_zeros((), dtype=wide(delta))

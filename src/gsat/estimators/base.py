@@ -28,7 +28,7 @@ from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.training import History, Validation, gdadmm
+from gsat.training import Form, History, Validation, gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
 EVERY = 25  # groups from one measurement of the robust validation loss to the next
@@ -115,6 +115,7 @@ class TorchEstimator(Fitted):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
+        group: Form = "own",
     ) -> NDArray[np.int64]:
         """Train, and warn where that has not converged; returns the rows that were held out."""
         seed = self._seed() if seed is None else seed
@@ -140,6 +141,7 @@ class TorchEstimator(Fitted):
             progress=bool(self.verbose),
             out=out,
             resume=resume,
+            group=group,
             **self._rule(),
         )
         self._finish(module, self.history_[-1].t + 1)

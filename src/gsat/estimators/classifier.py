@@ -22,6 +22,7 @@ from gsat.estimators.partial import partial_fit
 from gsat.estimators.samples import Samples, checked_weights
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
+from gsat.training import Form
 
 
 class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
@@ -77,6 +78,7 @@ class TorchClassifier(FittedClassifier, Certified):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
+        group: Form = "own",
     ) -> Any:
         """As `fit`, with what belongs to a run.
 
@@ -88,6 +90,8 @@ class TorchClassifier(FittedClassifier, Certified):
             Of weights and groups, instead of one that is drawn from random_state.
         out, resume
             A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was.
+        group
+            On several processes, as in `gsat.gdadmm`.
 
         Returns
         -------
@@ -107,7 +111,7 @@ class TorchClassifier(FittedClassifier, Certified):
         samples = samples.prepared(self.prepare, self.normalise)
         used = samples.used
         self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
-        held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume)
+        held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume, group=group)
         self.temperature_ = 1.0
         if self.calibrate:
             rows = Standardised(samples.X, self.mean_, self.scale_, self.in_shape)

@@ -29,7 +29,7 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
-from gsat.training import History
+from gsat.training import Form, History
 
 ONE_GRADIENT: dict[str, type[EpsClassifier]] = {  # for a group
     kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, UniversalATClassifier)
@@ -123,7 +123,13 @@ class Trained:
 
 
 def train(
-    table: Table, plan: Plan, *, out: Path | None = None, resume: bool = False, progress: bool = False
+    table: Table,
+    plan: Plan,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    group: Form = "own",
 ) -> Trained:
     """Train on the rows of a table.
 
@@ -137,6 +143,8 @@ def train(
         A folder for log.jsonl and checkpoints; resume=True goes on with a run that is there.
     progress
         Whether to show a bar.
+    group
+        On several processes, as in `gsat.gdadmm`.
 
     Returns
     -------
@@ -146,7 +154,7 @@ def train(
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
     x, seed = samples(table), plan.seed
-    classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume)
+    classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume, group=group)
     classifier.values_ = looks(table.X)
     return Trained(classifier, plan, classifier)
 

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gsat._arrays.norms import finite, norm
+from gsat._arrays.norms import finite, length, norm
+from gsat._arrays.ranks import ALONE, shared, sharing
 from gsat.costs import Penalised
 from gsat.shortcuts.row_space import RowSpace
 from gsat.solvers.base import Point, raise_if_stuck, start
@@ -56,17 +57,19 @@ class ColumnAscent(Proximal):
 
     def place(self, c: Tensor) -> Placed:
         """P(C), the factors k, c(Δ(C)) and ‖Δ(C)‖; the norms ‖C·q_j‖ come from the triangle of CᵀC."""
-        q = self.space.q
-        gram = c.T.double() @ c.double()
+        q = self.space.q  # what follows the sum is the same on every rank
+        gram = sharing().summed(c.T.double() @ c.double())
         gram.diagonal().add_(JITTER * len(gram) * float(gram.diagonal().sum()) + torch.finfo(gram.dtype).tiny)
         lower, failed = torch.linalg.cholesky_ex(gram)  # it fails where C is not finite
         norms = norm(q @ lower.to(q.dtype), dim=1) if int(failed) == 0 else q.new_full((len(q),), math.nan)  # (d,)
-        shrunk = self.columns.shrink(norms[None], self.columns.alpha / (2 * self.columns.ridge))  # (1, d)
+        with shared(ALONE):
+            shrunk = self.columns.shrink(norms[None], self.columns.alpha / (2 * self.columns.ridge))  # (1, d)
+            value, size = float(self.columns.value(shrunk)), float(length(shrunk))
         factor = shrunk[0] / torch.where(norms > 0, norms, 1)  # 0/0 reads as 0
         moving = factor.nonzero()[:, 0]
         few = q if 2 * len(moving) > len(q) else q[moving]
         scaled = few * (factor if few is q else factor[moving])[:, None]
-        return Placed(c @ (few.T @ scaled), factor, float(self.columns.value(shrunk)), float(norm(shrunk)))
+        return Placed(c @ (few.T @ scaled), factor, value, size)
 
     def _zero(self, oracle: Oracle) -> Point:
         zero = start(self.seen)
@@ -93,7 +96,8 @@ class ColumnAscent(Proximal):
         c = torch.add(here.delta, here.gradient, alpha=eta) / (1 + 2 * eta * lam * cost.ridge)
         placed = self.place(c)
         move, seen = (a.double() - b.double() for a, b in ((c, here.delta), (placed.image, here.image)))
-        square, rise = float((move * seen).sum()), float((here.gradient.double() * seen).sum())
+        products = (move * seen).sum(), (here.gradient.double() * seen).sum()
+        square, rise = sharing().sums(*map(float, products))
         return Trial(c, placed.image, max(square, 0.0), placed.size, rise, lam * placed.value)
 
     def _evaluate(self, oracle: Oracle, image: Tensor) -> tuple[Tensor, Tensor]:

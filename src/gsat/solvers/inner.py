@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks, _defaults
-from gsat._arrays.norms import norm, total
+from gsat._arrays.norms import norm, size, total
 from gsat.costs import GroupCost, Metric, Penalised, PerBatch, bound, fitting
 from gsat.models.modes import untouched
 from gsat.solvers.admm import ADMM
@@ -109,7 +109,7 @@ def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], w
     if fault is not None:
         warnings.warn(fault, RuntimeWarning, stacklevel=3)
     return Solution(
-        delta, objective / len(oracle.x), ending.residual, state.n_steps, oracle.n_gradients, fault is not None
+        delta, objective / size(oracle.x), ending.residual, state.n_steps, oracle.n_gradients, fault is not None
     )
 
 
@@ -124,7 +124,7 @@ def named(solver: str | Solver[Any]) -> Solver[Any]:
 
 def _best(oracle: Oracle, cost: Penalised, answers: list[Answer], lam: float) -> tuple[Tensor, float]:
     """The best of the answers and Δ = 0, with S there."""
-    best, objective = None, float(total(oracle.at_zero))
+    best, objective = None, oracle.floor
     for answer, losses in answers:
         delta = answer if oracle.mask is None else torch.where(oracle.mask, answer, 0)
         if losses is None:
@@ -144,23 +144,23 @@ def _unbounded(oracle: Oracle, cost: Penalised, delta: Tensor, travel: float, la
     Σ_i [ℓ(x_i + 3δ_i) − 2ℓ(x_i + 2δ_i) + ℓ(x_i + δ_i)]/‖Δ‖², and g grows linearly and has none. A loss that is
     infinite there outgrows every cost; NaN is outside its domain.
     """
-    size = float(norm(delta))
-    if cost.unbounded and travel > 1e-2 * size:
+    length = float(norm(delta))
+    if cost.unbounded and travel > 1e-2 * length:
         return (
             "alpha = 1 leaves the perturbation without a quadratic term, and there may be no maximum: stopped "
             f"after {oracle.n_gradients} gradients with steps of length {travel:.3g}; take alpha < 1"
         )
-    if cost.ridge == 0 or size <= oracle.size:
+    if cost.ridge == 0 or length <= oracle.size:
         return None
     once, twice, thrice = (float(total(oracle.losses(k * delta))) for k in (1, 2, 3))
-    curvature, enough = (thrice - 2 * twice + once) / size**2, 2 * lam * cost.ridge
-    stopped = f"the ascent was stopped at ‖Δ‖ = {size:.3g} where ‖x‖ = {oracle.size:.3g}"
+    curvature, enough = (thrice - 2 * twice + once) / length**2, 2 * lam * cost.ridge
+    stopped = f"the ascent was stopped at ‖Δ‖ = {length:.3g} where ‖x‖ = {oracle.size:.3g}"
     if math.inf in (twice, thrice):
         return (
             f"the loss is infinite farther along the perturbation: loss − lam·c(Δ) has no maximum, and {stopped}; take "
             "a larger lam, or a loss that grows more slowly"
         )
-    if curvature > enough + ROUNDING * abs(thrice) / size**2:
+    if curvature > enough + ROUNDING * abs(thrice) / length**2:
         return (
             f"the loss has curvature {curvature:.3g} along the perturbation, above 2·lam·ridge = {enough:.3g}: "
             f"loss − lam·c(Δ) has no maximum, and {stopped}; take lam above {curvature / (2 * cost.ridge):.3g}"

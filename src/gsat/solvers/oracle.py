@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gsat import _checks, _defaults
-from gsat._arrays.norms import column_norms, norm, rows
+from gsat._arrays.norms import column_norms, length, norm, rows, total
 from gsat.costs import Metric
 
 Loss = Callable[[Tensor], Tensor]
@@ -43,7 +43,12 @@ class Oracle:
     @cached_property
     def size(self) -> float:
         """‖x‖_F of the group, also where squares would leave the range of float32."""
-        return float(norm(column_norms(rows(self._group)).double()))
+        return float(length(column_norms(rows(self._group)).double()))
+
+    @cached_property
+    def floor(self) -> float:
+        """Σ_i ℓ_i at Δ = 0, known from the first evaluation on."""
+        return float(total(self.at_zero))
 
     @property
     def reach(self) -> float:

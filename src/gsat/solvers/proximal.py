@@ -12,7 +12,8 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._arrays.chunks import pieces
-from gsat._arrays.norms import norm, rows, total, wide
+from gsat._arrays.norms import norm, rows, wide
+from gsat._arrays.ranks import sharing
 from gsat.costs import Penalised
 from gsat.solvers.base import Ending, Point, raise_if_stuck, start
 from gsat.solvers.oracle import Oracle
@@ -95,7 +96,7 @@ class Proximal:
 
     def step(self, oracle: Oracle, cost: Penalised, state: ProximalState, *, lam: float) -> ProximalState:
         """Propose a trial, evaluate it, and accept or reject it."""
-        here, eta, floor = state.here, state.eta, float(total(oracle.at_zero))
+        here, eta, floor = state.here, state.eta, oracle.floor
         below = state.zero is not None and here.objective < floor
         if below and oracle.n_gradients >= PATIENCE * oracle.n_inner:
             return _again(state)
@@ -161,7 +162,7 @@ class Proximal:
             step = part - delta
             pairs = (step, step), (part, part), (slope, step), (slope, part), (step, part)
             sums += torch.stack([torch.dot(a, b) for a, b in pairs])
-        square, length, rise, ahead, across = sums.tolist()
+        square, length, rise, ahead, across = sharing().summed(sums).tolist()
         value = cost.value_at_prox(u, eta * lam, gap=eta * ahead - across, square=length)
         return Trial(u, u, square, math.sqrt(length), rise, lam * value)
 
@@ -193,7 +194,8 @@ def _again(state: ProximalState) -> ProximalState:
 def _turn(here: Point, image: Tensor, gradient: Tensor) -> float:
     """⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩: how much the loss bends down along the step."""
     parts = _parts(image, here.image, here.gradient, gradient)
-    return sum(float(torch.dot(slope - new, u - delta)) for u, delta, slope, new in parts)
+    (turn,) = sharing().sums(sum(float(torch.dot(slope - new, u - delta)) for u, delta, slope, new in parts))
+    return turn
 
 
 def _parts(*groups: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -13,7 +13,8 @@ import math
 import torch
 from torch import Tensor
 
-from gsat._arrays.norms import finite, norm, rows, total, wide
+from gsat._arrays.norms import finite, first_rows, largest, length, norm, rows, size, total, wide
+from gsat._arrays.ranks import sharing
 from gsat.costs import Penalised
 from gsat.costs.per_batch import BoundPerBatch
 from gsat.solvers.oracle import Oracle
@@ -35,7 +36,7 @@ def relaxed(
 
     gradient: (m, *features), at Δ = 0; relax: gradients that `blended` may take
     """
-    n, m = min(relax, oracle.n_inner // 4), len(gradient)
+    n, m = min(relax, oracle.n_inner // 4), size(gradient)
     if n == 0:
         return None
     try:
@@ -71,27 +72,28 @@ def tournament(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float) -> Te
     leads to a poor one. So each of up to 20 shifts climbs on its own share of the samples; those with the largest S
     there climb on, on more samples each; the last of them is chosen on the whole group.
     """
-    m = len(trial)
+    begin, m = sharing().places(len(trial))
     field = min(FIELD, m // LEAST_HEAT)
     finalists = min(field, max(2, field // 4))
+    turn = begin + torch.arange(len(trial), device=trial.device)
     for _ in range(3):
-        trial = _climbed(cost, field, _seen(oracle, trial)[1], lam)
+        trial = _climbed(cost, turn % field, field, _seen(oracle, trial)[1], lam)
     losses = _seen(oracle, trial)[0]
-    turn = torch.arange(m, device=trial.device)
     scores = losses - lam * cost.ridge * norm(rows(trial), dim=1).square().to(losses.dtype)
-    sizes = torch.bincount(turn % field).to(scores)
-    mean = torch.zeros_like(sizes).index_add_(0, turn % field, scores) / sizes
-    best = mean.topk(finalists).indices  # the first `field` rows hold one shift each
-    trial = trial[best[turn % finalists]]
+    sizes = torch.bincount(turn % field, minlength=field).to(scores)
+    sums = torch.zeros_like(sizes).index_add_(0, turn % field, scores)
+    mean = sharing().summed(sums) / sharing().summed(sizes)
+    best = mean.topk(finalists).indices
+    trial = first_rows(trial, field)[best[turn % finalists]]  # the first `field` rows hold one shift each
     for _ in range(3):
-        trial = torch.lerp(trial, _climbed(cost, finalists, _seen(oracle, trial)[1], lam), STRIDE)
-    return _winner(oracle, cost, trial[:finalists], lam)
+        trial = torch.lerp(trial, _climbed(cost, turn % finalists, finalists, _seen(oracle, trial)[1], lam), STRIDE)
+    return _winner(oracle, cost, first_rows(trial, finalists), lam)
 
 
 def free(cost: Penalised, gradient: Tensor, lam: float) -> Tensor:
     """The linearised maximum without a structure, G/(2λ·ridge), every row as long as the longest."""
     lengths = norm(rows(gradient), dim=1, keepdim=True).to(gradient.dtype)
-    longest = lengths.amax()
+    longest = largest(lengths).to(lengths.dtype)
     stretch = longest / torch.maximum(lengths, 1e-6 * longest)  # (m, 1)
     return (rows(gradient) * (stretch / (2 * lam * cost.ridge))).view_as(gradient)
 
@@ -110,17 +112,16 @@ def _seen(oracle: Oracle, trial: Tensor) -> tuple[Tensor, Tensor]:
     return losses, gradient
 
 
-def _climbed(cost: Penalised, field: int, gradient: Tensor, lam: float) -> Tensor:
-    """The linearised maximum of `field` shifts; sample i has shift i modulo field."""
-    turn = torch.arange(len(gradient)) % field
-    return BoundPerBatch(cost, turn).linear_maximum(gradient, lam)
+def _climbed(cost: Penalised, shift: Tensor, field: int, gradient: Tensor, lam: float) -> Tensor:
+    """The linearised maximum of `field` shifts; shift: (m,), the number of the shift that moves a sample."""
+    return BoundPerBatch(cost, shift, field).linear_maximum(gradient, lam)
 
 
 def _winner(oracle: Oracle, cost: Penalised, shifts: Tensor, lam: float) -> Tensor:
     """The shift with the largest S on the whole group; two forward passes are charged as one gradient."""
-    price = lam * cost.ridge * len(oracle.x)
+    price = lam * cost.ridge * size(oracle.x)
     scores = [
-        total(oracle.losses(shift.expand_as(oracle.x))) - price * norm(shift).double().square() for shift in shifts
+        total(oracle.losses(shift.expand_as(oracle.x))) - price * length(shift).double().square() for shift in shifts
     ]
     oracle.n_gradients += (len(shifts) + 1) // 2
     best = torch.stack(scores).nan_to_num(nan=-math.inf, posinf=-math.inf).argmax()

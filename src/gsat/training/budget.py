@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.budgets import budget_used, by_class
-from gsat._arrays.norms import mean_norm, norm, rows
+from gsat._arrays.norms import mean, mean_norm, norm, rows
 from gsat.costs import fitting
 from gsat.defences import GSAT, Defence
 from gsat.losses import named_loss
@@ -73,8 +73,8 @@ class Control:
         """Record the norms ‖δ_i‖ (m,) of step t with the labels of their samples, and move λ."""
         late = t >= int((1 - LAST) * self.n_outer)
         if late:
-            mean, lam = float(norms.double().mean()), self.lam or 0.0
-            self.norm_sum, self.lam_sum, self.n = self.norm_sum + mean, self.lam_sum + lam, self.n + 1
+            self.norm_sum, self.lam_sum = self.norm_sum + mean(norms.double()), self.lam_sum + (self.lam or 0.0)
+            self.n += 1
         if self.lam is None or self.target is None:
             return
         sums, sizes = by_class(norms, y)
@@ -145,7 +145,7 @@ def _steepness(defence: GSAT, model: nn.Module, x: Tensor, y: Tensor) -> float:
         (slope,) = torch.autograd.grad(losses.sum(), point)
         metric = fitting(defence.adversary.metric, x)
         slope = slope if metric is None else metric.apply(slope)
-    return float(norm(rows(slope), dim=1).mean())
+    return mean(norm(rows(slope), dim=1))
 
 
 def control_for(defence: Defence, X: Any, lam: Any, budget: float, n_outer: int) -> Control:

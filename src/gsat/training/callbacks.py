@@ -6,8 +6,9 @@ All have one protocol, and the loop calls them in the order of `callbacks_for`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -76,13 +77,14 @@ class Validate(Callback):
         """Measure, where it is time to."""
         if run.t % self.rule.every != 0:
             return
-        of_loss = self.rule.measure == "loss"
+        of_loss, ranks = self.rule.measure == "loss", run.team.ranks
+        size = run.team.most(run.group_size)
         with run.final_weights():
             if of_loss:
                 targets = run.control.targets
-                found = self.rule.loss(run.model, run.defence, run.loss, run.like, run.group_size, targets)
+                found = self.rule.loss(run.model, run.defence, run.loss, run.like, size, targets, ranks)
             else:
-                found = self.rule.accuracy(run.model, run.like, run.group_size)
+                found = self.rule.accuracy(run.model, run.like, size, ranks)
         if self.rule.better(found, run.best_validation):
             weights = run.averaged or run.model.state_dict()
             run.best = {name: value.detach().clone() for name, value in weights.items()}
@@ -112,8 +114,10 @@ class Log(Callback):
 
     def begin(self, run: Run) -> None:
         """Keep the lines of the steps that are done, which a run that is resumed has in its history."""
-        run.history.steps = cut_back(self.path, run.t, every=run.log_every)
-        self.file = self.path.open("a", encoding="utf-8")
+        first = run.team.is_first
+        steps = cut_back(self.path, run.t, every=run.log_every) if first else None
+        run.history.steps = run.team.ranks.first(steps)
+        self.file = (self.path if first else Path(os.devnull)).open("a", encoding="utf-8")
 
     def after(self, run: Run) -> None:
         """Append a line."""
@@ -197,15 +201,24 @@ class Keep(Callback):
         self.stop = self.handlers.enter_context(signals_wait())
 
     def after(self, run: Run) -> None:
-        """Write one where it is time to, then do what a signal asked for."""
+        """Write one where it is time to, then do what a signal asked for, on all ranks."""
+        self.stop.signal = run.team.most(self.stop.signal or 0) or None
         if run.t % self.every == 0 or run.over or self.stop.signal is not None:
             check_weights(run.model, run.t, self.folder)
-            save(self.folder / "checkpoint", run.checkpoint(), run.describe())
+            _save(run, self.folder)
         self.stop.raise_if_asked()
 
     def end(self, run: Run) -> None:
         """Signals are the caller's again."""
         self.handlers.close()
+
+
+def _save(run: Run, folder: Path) -> None:
+    """A checkpoint of all ranks, written by the first; the others wait until it is there."""
+    checkpoint, description = run.checkpoint(), run.describe()
+    if run.team.is_first:
+        save(folder / "checkpoint", checkpoint, description)
+    run.team.wait()
 
 
 @contextmanager
@@ -214,21 +227,25 @@ def folder_of(run: Run, folder: Path | None, *, resume: bool) -> Iterator[None]:
     if folder is None:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    if run.team.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) if run.team.is_first else nullcontext():
         _open(run, folder, resume=resume)
         yield
 
 
 def _open(run: Run, folder: Path, *, resume: bool) -> None:
     run.folder = folder
-    if not resume and (newest(folder / "checkpoint") is not None or (folder / "log.jsonl").exists()):
-        raise FileExistsError(f"out must be a folder without a run, got {folder}; take another, or resume=True")
-    found = latest(folder / "checkpoint", run.describe()) if resume else None
+    description, found = run.describe(), None
+    if run.team.is_first:
+        if not resume and (newest(folder / "checkpoint") is not None or (folder / "log.jsonl").exists()):
+            raise FileExistsError(f"out must be a folder without a run, got {folder}; take another, or resume=True")
+        found = latest(folder / "checkpoint", description) if resume else None
+    found = run.team.ranks.first(found)
     if found is not None:
         run.restore(found)
         return
-    save(folder / "checkpoint", run.checkpoint(), run.describe())
+    _save(run, folder)
 
 
 def callbacks_for(
@@ -249,8 +266,8 @@ def callbacks_for(
     found += [] if run.validation is None else [Validate(run.validation)]
     found += [Remember()]
     found += [] if run.folder is None else [Log(run.folder / "log.jsonl")]
-    found += [] if tensorboard is None else [Board(tensorboard)]
+    found += [] if tensorboard is None or not run.team.is_first else [Board(tensorboard)]
     found += [Tell(listener) for listener in listeners]
-    found += [Bar()] if progress else []
+    found += [Bar()] if progress and run.team.is_first else []
     found += [] if run.folder is None else [Keep(run.folder, checkpoint_every)]
     return found

@@ -147,6 +147,11 @@ def _read(path: Path, run: dict[str, Any]) -> Checkpoint:
         raise _Damaged(f"checkpoint {path} is damaged: it does not match its checksum")
     theirs = head["run"]
     ours = json.loads(json.dumps(run))
+    if theirs.get("ranks", 1) != ours.get("ranks", 1):
+        raise ValueError(
+            f"checkpoint {path} is of a run of {theirs.get('ranks', 1)} processes and goes on with as many only, since "
+            f"each has samples and a generator of its own; here there are {ours.get('ranks', 1)}"
+        )
     if theirs != ours:
         other = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         details = ", ".join(f"{key} {theirs.get(key)!r} there, {ours.get(key)!r} here" for key in other)

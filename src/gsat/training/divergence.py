@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from gsat._arrays.ranks import ALONE, Ranks
 from gsat.training.checkpoint import newest
 
 
@@ -17,12 +18,15 @@ class Diverged(FloatingPointError):  # noqa: N818
 
 
 @contextmanager
-def finite_search(t: int, folder: Path | None) -> Iterator[None]:
-    """A block in which a FloatingPointError of the adversary at step t becomes `Diverged`."""
+def finite_search(t: int, folder: Path | None, ranks: Ranks = ALONE) -> Iterator[None]:
+    """A block in which a FloatingPointError of the adversary at step t becomes `Diverged`, on all ranks at once."""
+    fault = None
     try:
         yield
     except FloatingPointError as error:
-        raise Diverged(_advice(f"the training loss is not finite at step {t}", t, folder)) from error
+        fault = error
+    if ranks.any(fault is not None):
+        raise Diverged(_advice(f"the training loss is not finite at step {t}", t, folder)) from fault
 
 
 def check_loss(loss: float, t: int, folder: Path | None) -> None:

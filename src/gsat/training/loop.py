@@ -13,12 +13,14 @@ from torch import Generator, nn
 from gsat import _checks, _defaults
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.models.unwrapped import unwrapped
 from gsat.training.budget import control_for
 from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
 from gsat.training.checkpoint import MOST
 from gsat.training.divergence import Diverged, check_loss, finite_search
 from gsat.training.history import History, Step
 from gsat.training.interrupt import training_mode
+from gsat.training.parallel import Form, team_of
 from gsat.training.state import Run, adam
 from gsat.training.validation import Validation
 
@@ -39,6 +41,8 @@ def gdadmm(
     lam: float | Literal["paper", "auto"] = "auto",
     budget: float = _defaults.BUDGET,
     batch: Any = None,
+    group: Form = "own",
+    deal: bool = True,
     loss: SampleLoss | None = None,
     ema: float | None = None,
     validation: Validation | None = None,
@@ -73,6 +77,10 @@ def gdadmm(
         group uses more than twice the budget, and no sample moves farther than three times. For GSAT defences alone.
     batch
         One id for each sample, for costs with one structure per batch.
+    group, deal
+        For a program of several processes (torch.distributed). group="own": each moves a group of group_size samples,
+        and gradients are averaged; "shared": the processes hold parts of one group of group_size samples. deal=True:
+        all are given the same X, of which process r of R takes the rows r, r + R, ...; False: each is given its own.
     loss
         (outputs, y) -> (m,); by default the cross-entropy.
     ema
@@ -120,22 +128,7 @@ def gdadmm(
     if not isinstance(defence, Defence):
         raise TypeError(f"defence must be of gsat.defences, got {defence!r}; a cost goes into gsat.defences.GSAT(cost)")
     eta0 = _checks.number("eta0", eta0, above=0)
-    run = Run(
-        model=model,
-        X=X,
-        y=y,
-        defence=defence,
-        n_outer=_checks.count("n_outer", n_outer, least=1, most=MOST),
-        group_size=min(_checks.count("group_size", group_size, least=1), len(X)),
-        optimizer=adam(model, eta0) if optimizer is None else optimizer,
-        schedule=_schedule(schedule),
-        batch=batch,
-        loss=per_sample_cross_entropy if loss is None else loss,
-        ema=None if ema is None else _checks.number("ema", ema, above=0, below=1),
-        validation=validation,
-        generator=Generator().manual_seed(0) if generator is None else generator,
-        log_every=_checks.count("log_every", log_every, least=1),
-    )
+    group_size = _checks.count("group_size", group_size, least=1)
     checkpoint_every = _checks.count("checkpoint_every", checkpoint_every, least=1)
     if len(X) == 0 or len(y) != len(X):
         raise ValueError(f"y must have one label per sample of X ({len(X)}, at least 1), got {len(y)}")
@@ -143,34 +136,59 @@ def gdadmm(
         raise ValueError(f"batch must have one id per sample of X ({len(X)}), got {len(batch)}")
     if resume and out is None:
         raise ValueError("resume=True needs out=, the folder of the run")
-    run.control = control_for(defence, X, lam, budget, run.n_outer)
-    with folder_of(run, None if out is None else Path(out), resume=resume):
-        watchers = callbacks_for(
-            run, callbacks, checkpoint_every=checkpoint_every, tensorboard=tensorboard, progress=progress
+    model = unwrapped(model)
+    with team_of(group, group_size, len(X), defence, deal=deal) as (team, group_size):
+        run = Run(
+            model=model,
+            X=team.dealt(X),
+            y=team.dealt(y),
+            defence=defence,
+            n_outer=_checks.count("n_outer", n_outer, least=1, most=MOST),
+            group_size=group_size,
+            optimizer=adam(model, eta0) if optimizer is None else optimizer,
+            schedule=_schedule(schedule),
+            batch=None if batch is None else team.dealt(batch),
+            loss=per_sample_cross_entropy if loss is None else loss,
+            ema=None if ema is None else _checks.number("ema", ema, above=0, below=1),
+            validation=validation,
+            generator=team.generator(Generator().manual_seed(0) if generator is None else generator),
+            log_every=_checks.count("log_every", log_every, least=1),
+            team=team,
         )
-        with training_mode(model), watched(run, watchers):
-            while not run.over:
-                iterate(run)
-                for watcher in watchers:
-                    watcher.after(run)
-    return run.finish()
+        team.equal(model, defence)
+        with team.together():
+            run.control = control_for(defence, run.X, lam, budget, run.n_outer)
+        with folder_of(run, None if out is None else Path(out), resume=resume):
+            watchers = callbacks_for(
+                run, callbacks, checkpoint_every=checkpoint_every, tensorboard=tensorboard, progress=progress
+            )
+            with training_mode(model), watched(run, watchers):
+                while not run.over:
+                    iterate(run)
+                    for watcher in watchers:
+                        watcher.after(run)
+        return run.finish()
 
 
 def iterate(run: Run) -> Step:
     """One outer step: draw a group, move it to where the loss is worst, descend; what happened is `run.latest`."""
-    model, defence, control = run.model, run.defence, run.control
+    model, defence, control, team = run.model, run.defence, run.control, run.team
     run.optimizer.zero_grad()  # first: gradients may be as large as the group
     x, y, batch = run.group()
-    control.price(defence, model, x, y)
-    with finite_search(run.t, run.folder):
+    with team.together():
+        control.price(defence, model, x, y)
+    with finite_search(run.t, run.folder, team.ranks), team.one_group():
         x = defence(model, x, y, batch)
+        measure = defence.measure()
     objective = defence.objective(model, x, y, run.loss, batch)
-    check_loss(value := objective.item(), run.t, run.folder)
+    check_loss(value := team.mean(objective.item()), run.t, run.folder)
     objective.backward()  # type: ignore[no-untyped-call]
+    team.average(model)
     rate = run.set_rates()
     run.optimizer.step()
-    run.latest = Step(run.t, value, defence.mean_norm, control.lam, defence.measure(), rate)
-    control.update(run.t, defence.norms, y)
+    with team.together():
+        run.latest = Step(run.t, value, defence.mean_norm, control.lam, team.mean_measure(measure), rate)
+        control.update(run.t, defence.norms, y)
     run.t += 1
     return run.latest
 

@@ -22,6 +22,7 @@ from gsat.training.checkpoint import Checkpoint, optimizer_state, restore_optimi
 from gsat.training.groups import draw, take_ids
 from gsat.training.history import History, Step
 from gsat.training.interrupt import random_states, restore_random
+from gsat.training.parallel import Team
 from gsat.training.validation import Validation
 
 
@@ -56,6 +57,7 @@ class Run:
     control: Control = field(default_factory=lambda: Control(None))
     folder: Path | None = None
     log_every: int = 1
+    team: Team = field(default_factory=Team)
     t: int = 0
     averaged: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
@@ -133,26 +135,28 @@ class Run:
             "adversary": {name: summary(getattr(self.defence, name, None)) for name in ("cost", "attack", "eps")},
             "inner": self.defence.describe() if priced(self.defence) else None,
             "rates": self.base_rates,
-            "samples": _fingerprint(self.X),
+            "samples": (samples := _fingerprint(self.X)),
             "lam": self.control.lam if self.control.target is None else "auto",
             "group_size": self.group_size,
             "n_outer": self.n_outer,
             "optimizer": type(self.optimizer).__name__,
             "target": self.control.target,
             "ema": self.ema,
+            **self.team.describe(samples),
         }
 
     def checkpoint(self) -> Checkpoint:
-        """Weights, optimizer, averages, best weights, generators, the defence's state and λ."""
+        """Weights, optimizer, averages, best weights, λ, and of every rank generators and the defence's state."""
         optimizer_tensors, optimizer_numbers = optimizer_state(self.optimizer)
         parts: dict[str, dict[str, Tensor]] = {
             "model": dict(self.model.state_dict()),
             "optimizer": optimizer_tensors,
             "averaged": self.averaged,
             "best": self.best,
-            "defence": self.defence.state_dict(),
-            "random": random_states(self.generator),
         }
+        own = {"defence": self.defence.state_dict(), "random": random_states(self.generator)}
+        for rank, states in enumerate(self.team.ranks.gathered(own)):
+            parts |= {_of_rank(rank, part): entries for part, entries in states.items()}
         tensors = {f"{part}:{name}": value for part, entries in parts.items() for name, value in entries.items()}
         numbers = {
             "optimizer": optimizer_numbers,
@@ -174,13 +178,19 @@ class Run:
         restore_optimizer(self.optimizer, parts.get("optimizer", {}), checkpoint.numbers["optimizer"])
         self.averaged = {name: value.to(device) for name, value in parts.get("averaged", {}).items()}
         self.best = {name: value.to(device) for name, value in parts.get("best", {}).items()}
-        self.defence.load_state_dict(parts.get("defence", {}))
-        restore_random(self.generator, parts["random"])
+        rank = self.team.ranks.rank
+        self.defence.load_state_dict(parts.get(_of_rank(rank, "defence"), {}))
+        restore_random(self.generator, parts[_of_rank(rank, "random")])
         self.base_rates = checkpoint.numbers["base_rates"]
         self.control = Control(**checkpoint.numbers["control"])
         self.best_validation = checkpoint.numbers["best_validation"]
         self.since_best = checkpoint.numbers["since_best"]
         self.t = checkpoint.step
+
+
+def _of_rank(rank: int, part: str) -> str:
+    """The name of a part of a checkpoint that each rank has; that of rank 0 is as of a single process."""
+    return f"rank{rank}.{part}" if rank else part
 
 
 def _fingerprint(X: Any) -> str:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from gsat import _checks
 from gsat._arrays.budgets import budget_used, by_class
 from gsat._arrays.chunks import take, take_labels
+from gsat._arrays.norms import mean, total
+from gsat._arrays.ranks import ALONE, Ranks, shared
 from gsat.attacks import Attack
 from gsat.defences import Defence
 from gsat.losses import SampleLoss
@@ -75,7 +77,7 @@ class Validation:
         """Whether a measurement is better than the best one before, if there was one."""
         return best is None or (found > best if self.measure == "accuracy" else found < best)
 
-    def accuracy(self, model: nn.Module, like: Tensor, group_size: int) -> float:
+    def accuracy(self, model: nn.Module, like: Tensor, group_size: int, ranks: Ranks = ALONE) -> float:
         """The share of the samples that the model gets right under the attack, group by group.
 
         Parameters
@@ -86,6 +88,8 @@ class Validation:
             A tensor with the dtype and the device of the model.
         group_size
             Samples that are attacked together.
+        ranks
+            Among which the groups are shared out.
 
         Returns
         -------
@@ -93,14 +97,14 @@ class Validation:
             Robust accuracy, from 0 to 1.
         """
         hits = 0
-        for begin in range(0, len(self.X), group_size):
+        for begin in range(ranks.rank * group_size, len(self.X), ranks.world * group_size):
             rows = torch.arange(begin, min(begin + group_size, len(self.X)))
             x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
             if self.attack is not None:
                 x = clamped(x + self.attack.perturb(model, x, y), _checks.bounds(self.attack.bounds, x))
             with frozen(model), torch.no_grad():
                 hits += int((layout.outputs(model, x).argmax(1) == y).sum())
-        return hits / len(self.X)
+        return ranks.sums(hits)[0] / len(self.X)
 
     def loss(
         self,
@@ -110,6 +114,7 @@ class Validation:
         like: Tensor,
         group_size: int,
         targets: Sequence[float] = (),
+        ranks: Ranks = ALONE,
     ) -> float:
         """The mean loss on the samples, moved by the defence group by group.
 
@@ -130,6 +135,8 @@ class Validation:
             Samples that are moved together.
         targets
             The wanted mean ‖δ_i‖₂ of each class, whose mean over classes each group then meets; () leaves Δ as it is.
+        ranks
+            Among which the groups are shared out.
 
         Returns
         -------
@@ -137,8 +144,8 @@ class Validation:
             The robust loss, summed in float64.
         """
         adversary = deepcopy(defence)
-        parts = []
-        for begin in range(0, len(self.X), group_size):
+        parts, seen = [torch.zeros(0, dtype=torch.float64, device=like.device)], [torch.zeros(0, dtype=torch.long)]
+        for begin in range(ranks.rank * group_size, len(self.X), ranks.world * group_size):
             rows = torch.arange(begin, min(begin + group_size, len(self.X)))
             x, y = take(self.X, rows).to(like), take_labels(self.y, rows).to(like.device)
             moved = adversary(model, x, y, take_ids(self.batch, rows))
@@ -147,8 +154,10 @@ class Validation:
             x = moved
             with frozen(model), torch.no_grad():
                 parts.append(loss(layout.outputs(model, x), y).double())
+            seen.append(rows)
         losses = torch.cat(parts)
-        if self.weights is None:
-            return float(losses.mean())
-        weights = torch.as_tensor(self.weights, dtype=torch.float64, device=losses.device)
-        return float((losses * weights).sum() / weights.sum())
+        with shared(ranks):
+            if self.weights is None:
+                return mean(losses)
+            weights = torch.as_tensor(self.weights, dtype=torch.float64)[torch.cat(seen)].to(losses.device)
+            return float(total(losses * weights) / total(weights))

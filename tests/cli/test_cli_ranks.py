@@ -1,0 +1,53 @@
+"""`gsat train` in two processes, as torchrun starts it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gsat
+from ranks import commands
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw = np.random.default_rng(0)
+    y = draw.integers(0, 3, 203)
+    X = draw.normal(size=(203, 12))
+    X[:, :3] += 3 * np.eye(3)[y]
+    path = tmp_path_factory.mktemp("data") / "table.csv"
+    pd.DataFrame(X, columns=[f"g{j}" for j in range(12)]).assign(kind=np.array(list("abc"))[y]).to_csv(path)
+    return path
+
+
+@pytest.mark.parametrize(("group", "defence"), [("own", "low-rank"), ("shared", "group-sparse")])
+def test_one_process_writes_and_tells_and_a_run_of_both_can_be_opened(
+    table: Path, tmp_path: Path, group: str, defence: str
+) -> None:
+    options = ["train", str(table), "--label", "kind", "--defence", defence, "--group", group, "--json"]
+    options += ["--n-outer", "30", "--group-size", "40", "--out", str(tmp_path / "run")]
+    first, second = commands(2, tmp_path, *options)
+    assert (first[0], second) == (0, (0, ""))
+    assert json.loads(first[1].splitlines()[-1])["test_accuracy"] > 0.8
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 30
+    assert isinstance(gsat.load(tmp_path / "run" / "model"), gsat.GSATClassifier)
+    if group == "own":  # the folder is there already
+        again = commands(2, tmp_path, *options)
+        assert [code for code, _ in again] == [2, 2]
+        assert "".join(text for _, text in again).count("--out must be a new or empty folder") == 1
+        alone = commands(1, tmp_path, *options, "--resume")
+        assert alone[0][0] == 2
+        assert "processes was 2, is 1" in alone[0][1]
+
+
+def test_an_error_that_all_have_is_told_once(table: Path, tmp_path: Path) -> None:
+    found = commands(2, tmp_path, "train", str(table), "--label", "kind", "--defence", "linea", "--out", "x")
+    assert [code for code, _ in found] == [2, 2]
+    assert "".join(text for _, text in found).count("--defence must be one of") == 1
+
+
+def test_choosing_is_for_one_process(table: Path, tmp_path: Path) -> None:
+    found = commands(2, tmp_path, "train", str(table), "--label", "kind", "--choose", "--out", "x")
+    assert "--choose runs in one process" in found[0][1]

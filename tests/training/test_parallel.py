@@ -1,0 +1,49 @@
+"""gdadmm on several ranks against one process with the same groups."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from rank_cases import Case, D, all_trained, expected
+
+import gsat
+from ranks import on_ranks
+
+BLOCKS = [j // 3 for j in range(D)]
+COSTS = [
+    gsat.Universal(0.3),
+    gsat.GroupSparse(0.3),
+    gsat.GroupSparse(0.3, k=3),
+    gsat.GroupSparse(0.3, feature_groups=BLOCKS),
+    gsat.GroupSparse(0.3, k=2, feature_groups=BLOCKS),
+    gsat.LowRank(0.3),
+    gsat.LowRank(0.3, k=2),
+    gsat.Unstructured(),
+]
+CASES = [
+    Case(cost, solver, plain=(i + j) % 2 == 0, metric=i % 3 == j, lam="auto" if i % 2 == j % 2 else 0.3)
+    for i, cost in enumerate(COSTS)
+    for j, solver in enumerate(["proximal", "admm", "linearised"])
+]
+CASES += [Case(gsat.Universal(0.3), n_inner=20, plain=plain, lam="auto") for plain in (False, True)]
+CASES += [Case(gsat.PerBatch(cost), batches=True, lam=lam) for lam in (0.3, "auto") for cost in COSTS[:6:2]]
+CASES += [Case(gsat.PerBatch(cost, n_random=3), lam="auto") for cost in (gsat.Universal(0.3), gsat.LowRank(0.3))]
+CASES += [
+    Case(cost, solver, lam=lam, group="own")
+    for cost, solver, lam in zip(
+        COSTS[:7:2], ["proximal", "admm", "linearised", "proximal"], [0.3, "auto"] * 2, strict=True
+    )
+]
+CASES += [Case(gsat.PerBatch(gsat.Universal(0.3)), batches=True, lam="auto", group="own")]
+
+
+@pytest.mark.parametrize("world", [2])
+def test_ranks_take_the_steps_of_one_process_with_the_same_groups(world: int, tmp_path: Path) -> None:
+    found = on_ranks(all_trained, world, tmp_path, CASES)
+    for i, case in enumerate(CASES):
+        for own in found[1:]:
+            assert torch.equal(own[i][0], found[0][i][0]), case
+        weights, lam, mean_norm = expected(case, world)
+        assert torch.allclose(found[0][i][0], weights, rtol=0, atol=1e-6), case
+        assert found[0][i][1:] == pytest.approx((lam, mean_norm), rel=1e-6), case
+        assert mean_norm > 1e-2, case
