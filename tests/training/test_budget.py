@@ -51,6 +51,33 @@ def test_the_budget_is_met_in_200_steps(digits: Any, name: str, seed: int) -> No
     assert history.lam == pytest.approx(np.mean([step.lam for step in last]), rel=1e-9)
 
 
+@pytest.mark.parametrize(("n_outer", "off"), [(100, 0.12), (200, 0.1)])
+def test_one_shift_for_all_meets_the_budget_with_every_seed(digits: Any, n_outer: int, off: float) -> None:
+    """Its length jumps from group to group, and a short run has few of them in its last tenth."""
+    for seed in range(5):
+        defence = registry.named("universal-one", eps=0.0, group_size=60)
+        model, generator = build("elu", (64,), 10, hidden=30, seed=seed), Generator().manual_seed(seed)
+        options = {"n_outer": n_outer, "group_size": 60, "eta0": 2e-3, "budget": BUDGET, "generator": generator}
+        assert gsat.gdadmm(model, *digits, defence, **options).used == pytest.approx(1, abs=off)
+
+
+def test_the_last_tenth_makes_up_for_what_it_used() -> None:
+    """Nine of its ten groups use 1.2 of the budget: λ rises more and more, by half at the most."""
+    control, y = Control(1.0, target=1.0, n_outer=100), torch.zeros(2, dtype=torch.long)
+    for t, used in enumerate([1.0] * 90 + [1.2] * 9 + [0.0]):
+        control.update(t, torch.tensor([used, used]), y)
+        factor = (control.lam or 0.0) / control.prices[0]
+        if t < 90 or t == 99:
+            assert factor == pytest.approx(1)  # before, and after the last group
+        else:
+            k = t - 89
+            assert factor == pytest.approx(min((10 - k) / (10 - 1.2 * k), 1.5) if 1.2 * k < 10 else 1.5)
+    assert control.used == pytest.approx(1.08)
+    control = Control(1.0, target=1.0, n_outer=10)
+    control.update(9, torch.tensor([5.0]), y[:1])
+    assert control.lam == pytest.approx(control.prices[0])
+
+
 def test_lam_is_the_mean_of_the_prices_of_the_classes() -> None:
     control = Control(2.0, target=3.0, n_outer=1000)
     y = torch.tensor([0, 0, 0, 0, 2])  # class 1 is not seen
@@ -62,8 +89,9 @@ def test_lam_is_the_mean_of_the_prices_of_the_classes() -> None:
     lam, norms = control.lam, torch.tensor([2.0, 2.0, 2.0, 2.0, 0.4])
     control.update(900, norms, y)
     after = [a + 0.04 * (lam * ratio - a) for a, ratio in zip(prices, (2 / 3, 0.4 / 0.75), strict=True)]
-    assert control.lam == pytest.approx(np.mean(after))  # the weight of a group is 4 in the sum over the last tenth
-    assert control.used == pytest.approx(np.mean([2 / 3, 0.4 / 0.75]))
+    used = np.mean([2 / 3, 0.4 / 0.75])  # of 1 in the first of the last hundred groups: the others make up for it
+    assert control.lam == pytest.approx(np.mean(after) * 99 / (100 - used))  # a group's weight is 4 over this tenth
+    assert control.used == pytest.approx(used)
     assert control.averages([]) == pytest.approx((1.68, lam))
 
 

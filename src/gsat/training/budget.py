@@ -28,6 +28,7 @@ KAPPA = 0.2  # weight of a new group in the price of a class, at first: large fi
 SETTLING = 100  # steps after which it is half of that
 TURNOVER = 4.0  # least sum of these weights over the last tenth, within which the norms then meet the target
 LEAST_KAPPA = 0.02
+STEER = 1.5  # the most by which λ leaves the mean of the prices so that the last tenth meets the target
 
 
 @dataclass
@@ -38,7 +39,8 @@ class Control:
     far as the others hides it from the model. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
     λ·mean‖δ_i‖/t_c, since ‖δ_i‖ is about inverse to λ. It is linear in the norm: a strong structure is all or
     nothing for a single group, and a mean of logarithms would settle elsewhere. So in equal classes, and for a
-    regression, the mean ‖δ_i‖ over all samples meets the target.
+    regression, the mean ‖δ_i‖ over all samples meets the target. Over the last tenth, where the budget is counted, λ
+    makes up for what its groups used too much or too little so far.
     """
 
     lam: float | None
@@ -88,7 +90,7 @@ class Control:
                 before = self.prices[c] or self.lam
                 price = self.lam * total / size / targets[c]
                 self.prices[c] = before + self._kappa(t) * (price - before)
-        self.lam = fmean(price for price in self.prices if price)
+        self.lam = fmean(price for price in self.prices if price) * self._steer()
         if not self.warned and not 1e-12 < self.lam < 1e12:
             self.warned = True
             warnings.warn(
@@ -114,6 +116,14 @@ class Control:
         """The weight of the group of step t."""
         least = min(max(TURNOVER / (LAST * self.n_outer), LEAST_KAPPA), KAPPA)
         return max(KAPPA / (1 + t / SETTLING), least)
+
+    def _steer(self) -> float:
+        """By how much a group of what is left of the last tenth must use less, so that all of it uses 1; else 1."""
+        steps = self.n_outer - int((1 - LAST) * self.n_outer)
+        if self.used is None or self.n >= steps:
+            return 1.0
+        left = steps - self.n * self.used  # of the budget
+        return min(max((steps - self.n) / left, 1 / STEER), STEER) if left > 0 else STEER
 
     def averages(self, steps: Sequence[Step]) -> tuple[float, float | None]:
         """The mean norm and the mean λ over the last tenth of n_outer, or of `steps` where the run ended before."""
