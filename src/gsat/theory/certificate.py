@@ -41,16 +41,25 @@ RATIO = 1.1  # how exact λ is: the bound is flat about the best one
 class Certificate:
     """Certified risk (mean loss) against radius, both in the units that the module sees.
 
-    table:    radius, lam, mean_estimate, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one
-              where β is known, and an estimate where a price λ that is not rigorous promises less. The bound is an
-              expectation over groups: `mean_estimate` is its Monte-Carlo mean and certifies nothing, [low, high] holds
-              it with probability `level`, for each row on its own, and `high` is what is certified. `interval` is
-              "betting" (right for any number of groups), "Student t" (for many groups) or "exact"; `gap` is the mean of
-              what was added to the values that the ascent reached.
-    attacks:  attack, radius (mean c(Δ)/m), risk: what the adversary and the given attacks did to the same groups
-    beta:     bound of the curvature of the loss, None where it is not known
-    lam_rigorous: β/(2·ridge); prices λ above it are rigorous
-    risk:     the mean loss of the samples as they are
+    Attributes
+    ----------
+    table
+        radius, lam, mean_estimate, low, high, gap, rigorous, interval; one or two rows per radius: a rigorous one where
+        β is known, and an estimate where a price λ that is not rigorous promises less. The bound is an expectation over
+        groups: `mean_estimate` is its Monte-Carlo mean and certifies nothing, [low, high] holds it with probability
+        `level`, for each row on its own, and `high` is what is certified. `interval` is "betting" (right for any number
+        of groups), "Student t" (for many groups) or "exact"; `gap` is the mean of what was added to the values that the
+        ascent reached.
+    attacks
+        attack, radius (mean c(Δ)/m), risk: what the adversary and the given attacks did to the same groups.
+    beta
+        Bound of the curvature of the loss, None where it is not known.
+    lam_rigorous
+        β/(2·ridge); prices λ above it are rigorous.
+    risk
+        The mean loss of the samples as they are.
+    level, group_size, n_groups
+        As given to `gsat.certify`.
     """
 
     table: pd.DataFrame
