@@ -32,7 +32,8 @@ def spoken(values: Sequence[float]) -> str:
     """Mean, Student's 95 % interval, and on how many sets the difference is above zero."""
     found = summed_up(values)
     better = sum(value > 0 for value in values)
-    return f"mean {found['difference']:+.1f} ({found['low']:.1f} to {found['high']:.1f}), ahead on {better} of {len(values)}"
+    interval = f"({found['low']:.1f} to {found['high']:.1f})"
+    return f"mean {found['difference']:+.1f} {interval}, ahead on {better} of {len(values)}"
 
 
 def draw(found: pd.DataFrame) -> Figure:

@@ -10,11 +10,7 @@ MARKS = re.compile(r"(``.*?``|`.*?`)|(\b[\w.]*\w_)(?![\w`])|(\*{1,2}|\|)")
 
 
 def escaped(line: str) -> str:
-    """The line with those marks escaped, outside of what is literal already.
-
-    >>> escaped("lam_ of `lam_`, (m, *features)")
-    'lam\\\\_ of `lam_`, (m, \\\\*features)'
-    """
+    """The line with those marks escaped, outside of what is literal already."""
 
     def change(found: re.Match[str]) -> str:
         literal, name, mark = found.groups()

@@ -51,6 +51,15 @@ def seeded(seed: int) -> Iterator[None]:
     """A block in which torch's global generators start from `seed`; afterwards they are as before.
 
     torch initialises layers from the global generators and takes no other.
+
+    Parameters
+    ----------
+    seed
+        Of the generators inside the block.
+
+    Yields
+    ------
+    None
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)

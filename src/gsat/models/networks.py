@@ -18,6 +18,18 @@ def ELUNet(n_features: int, n_classes: int, hidden: int = 100) -> nn.Sequential:
     """One hidden layer of ELU units: logits = V·elu(Wx + b) + c, from (m, *features) to (m, n_classes).
 
     With hidden = 0 it is linear: logits = Wx + b.
+
+    Parameters
+    ----------
+    n_features, n_classes
+        Inputs and outputs.
+    hidden
+        Units of the hidden layer.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The network; samples of any shape are flattened.
     """
     if hidden == 0:
         return nn.Sequential(nn.Flatten(), nn.Linear(n_features, n_classes))
@@ -62,6 +74,22 @@ def AlexNet(  # noqa: N802
     normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. On a CPU gsat
     hands it images with the channels last, which are convolved faster (`gsat.models.layout`); with
     channels_last=True the weights have that layout too, on any device, and with False it is never used.
+
+    Parameters
+    ----------
+    in_shape
+        Channels, height and width of an image.
+    n_classes
+        Outputs.
+    width
+        The factor of all layers.
+    channels_last
+        The layout of the weights; None leaves it to gsat.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The network.
     """
     if len(in_shape) != 3 or min(in_shape[1:]) < LEAST_IMAGE:
         raise ValueError(

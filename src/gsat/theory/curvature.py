@@ -26,6 +26,16 @@ def curvature_bound(model: nn.Module) -> float | None:
     The first term is the largest variance of the rows of W_L in any direction, the others have |a_l| ≤ t_l:
     t_{L−1}[j] = max_k W_L[k, j] − min_k W_L[k, j] and t_{l−1} = |W_l|ᵀt_l. For one hidden layer β is at most
     ‖W₁‖₂²(½‖W₂‖₂² + max_j t_1[j]). Computed in float64.
+
+    Parameters
+    ----------
+    model
+        A torch module.
+
+    Returns
+    -------
+    float or None
+        β.
     """
     weights = _linear_layers(model)
     if weights is None or not all(bool(weight.isfinite().all()) for weight in weights):
