@@ -9,14 +9,19 @@ WORKERS ?= auto
 NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
   diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
 
-.PHONY: help demo test test-portable campaign check bench clean
+# The core, with neither the tools of the benchmarks nor files of biology.
+LOWEST := $(addprefix tests/,_arrays costs solvers shortcuts attacks training theory transport test_adversary.py test_defences.py)
+
+.PHONY: help demo test test-portable test-lowest docs campaign check bench clean
 
 help:
 	@echo "make demo           install gsat into .venv and run the demo on bundled data"
-	@echo "make test           install the development tools, then ruff, mypy and pytest, WORKERS=n at a time"
+	@echo "make test           install the development tools, then ruff, mypy, pytest and the site, WORKERS=n at a time"
+	@echo "make docs           the documentation site into docs/_build/html, its tutorials executed"
 	@echo "make test-portable  the numerical tests as on other processors, and with one and two threads"
+	@echo "make test-lowest    the tests of the core with the lowest versions that pyproject.toml allows, in .venv-lowest"
 	@echo "make campaign       thousands of bad and damaged files, kills, full disks and hostile models; prints the counts"
-	@echo "make bench          measure speed ratios side by side, write results/bench.json and the table in README.md"
+	@echo "make bench          measure speed ratios side by side, write results/bench.json and the table in docs/results/speed.md"
 	@echo "make clean          remove .venv and caches"
 
 demo: .venv/run.stamp
@@ -25,12 +30,24 @@ demo: .venv/run.stamp
 # One thread each: the matrices of the tests are small, and threads of several workers only wait for each other.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
+	@$(MAKE) --no-print-directory docs
+
+# Warnings are errors, tutorials are executed, and neither the build nor what it wrote needs a network.
+docs: .venv/docs.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
 
 # As torch, MKL and OpenBLAS compute on a processor without AVX, on one with AVX2, and on this one with two threads.
 test-portable: .venv/dev.stamp
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
 	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(NUMERICAL)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest $(NUMERICAL)
+
+# The lowest versions of what gsat needs to run, in an environment of their own; the tools of the tests are the newest.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tests/lowest.py) pytest hypothesis
+	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -W default $(LOWEST)
 
 # The full counts of what `make test` runs in small; campaign.jsonl has a line for each part.
 campaign: .venv/dev.stamp
@@ -61,10 +78,14 @@ bench: .venv/bench.stamp
 	$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 	@touch $@
 
+.venv/docs.stamp: .venv/dev.stamp
+	$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
+	@touch $@
+
 # ART and torchattacks, to compare with. --no-deps: torchattacks asks for torchvision, which it does not need here.
 .venv/bench.stamp: .venv/run.stamp benchmarks/requirements.txt
 	$(PIP) --no-deps -r benchmarks/requirements.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,17 +1,18 @@
-"""Write the tables of our results into README and docs/choose.md from the folders in results/, between their marks."""
+"""Write the tables of our results into README and pages of docs/ from the folders in results/, between their marks."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from gsat.experiments.digest import differences_table, paper_table, sets_table, shifts_table
-from table import README, put_into
+from gsat.experiments.digest import differences_table, paper_sections, sets_table, shifts_table, short_shifts_table
+from table import ROOT, put_into
 
-RESULTS = README.parent / "results"
-CHOOSE = README.parent / "docs" / "choose.md"
+RESULTS = ROOT / "results"
+CHOOSE, PAPER = ROOT / "docs" / "choose.md", ROOT / "docs" / "results" / "paper.md"
 TABLES: dict[str, tuple[Path, Callable[[Path], str]]] = {
-    "paper": (README, paper_table),
+    "paper": (PAPER, paper_sections),
     "differences": (CHOOSE, differences_table),
     "shifts": (CHOOSE, shifts_table),
+    "shifts-short": (ROOT / "README.md", short_shifts_table),
     "shift-sets": (CHOOSE, sets_table),
 }
 

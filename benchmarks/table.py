@@ -1,6 +1,6 @@
-"""The rows of results/bench.json as text: one table for the terminal, and the speed table of README.
+"""The rows of results/bench.json as text: one table for the terminal, and one for docs/results/speed.md.
 
-`python benchmarks/table.py` writes the second between the two marks of README.md.
+`python benchmarks/table.py` writes the second between the two marks of that page.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from timing import Times
 
 ROOT = Path(__file__).parents[1]
-RESULTS, README = ROOT / "results" / "bench.json", ROOT / "README.md"
+RESULTS, PAGE = ROOT / "results" / "bench.json", ROOT / "docs" / "results" / "speed.md"
 BEGIN, END = "<!-- speed -->", "<!-- /speed -->"
 
 
@@ -144,7 +144,7 @@ def save(path: Path, run: dict[str, Any], rows: Sequence[Row]) -> None:
 
 
 def markdown(run: dict[str, Any], rows: Sequence[Row]) -> str:
-    """The speed table of README: time and memory of an iteration by structure, then the rest line by line."""
+    """The speed table of the docs: time and memory of an iteration by structure, then the rest line by line."""
     titles = {"iteration": "{case}, {kind}", "memory": "{case}, {kind}: peak memory in arrays of (m, d)"}
     found: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -182,7 +182,7 @@ def put_into(page: str, text: str, marks: tuple[str, str] = (BEGIN, END)) -> str
 
 
 def main() -> None:
-    README.write_text(put_into(README.read_text(encoding="utf-8"), markdown(*load())), encoding="utf-8")
+    PAGE.write_text(put_into(PAGE.read_text(encoding="utf-8"), markdown(*load())), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+API = sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs" / "api").glob("*.md") if page.stem != "index")
 PAGES = [
     "README.md",
+    *API,
+    "docs/start.md",
+    "docs/guide/extending.md",
     "docs/add_a_cost.md",
     "docs/report.md",
     "docs/certificate.md",

@@ -1,4 +1,4 @@
-"""The benchmark runs, what it computes from times is right, and README shows what it found."""
+"""The benchmark runs, what it computes from times is right, and the pages show what it found."""
 
 import importlib
 import json
@@ -68,18 +68,20 @@ def test_rows_survive_the_file_and_become_markdown(tried, script):
     assert run["command"] in text
 
 
-def test_the_table_of_readme_is_what_was_measured(script):
+def test_the_speed_table_is_what_was_measured(script):
     table = script("table")
-    page = table.README.read_text(encoding="utf-8")
+    page = table.PAGE.read_text(encoding="utf-8")
     assert table.put_into(page, table.markdown(*table.load())) == page
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("paper", "`gsat reproduce selection --scale cpu`"),
+        ("paper", "gsat reproduce selection --scale cpu"),
         ("differences", "| MNIST, ELU net | rank 5, eps 0.2 | low-rank | +"),
         ("shifts", "| low-rank |"),
+        ("shifts-short", "| GSAT low-rank, in the metric |"),
+        ("shift-sets", "| stemcells |"),
     ],
 )
 def test_the_tables_of_our_results_are_what_was_found(script, name, text):
@@ -87,6 +89,23 @@ def test_the_tables_of_our_results_are_what_was_found(script, name, text):
     page = tables.TABLES[name][0].read_text(encoding="utf-8")
     assert text in page
     assert tables.filled(page, name) == page
+
+
+def test_the_picture_shows_what_was_found(script, tmp_path):
+    """Means and wins in the picture are those of the folds, by another way."""
+    import pandas as pd
+
+    picture = script("shift_picture")
+    taken = pd.read_csv(ROOT / "results" / "shifts" / "taken.csv")
+    means = 100 * taken.groupby(["defence", "data"])["balanced_accuracy"].mean()
+    found = picture.gains()
+    assert len(found) == 12
+    for name in picture.BASELINES:
+        wanted = means[picture.OURS] - means[name]
+        assert found[name].to_dict() == pytest.approx(wanted.to_dict())
+        assert f"ahead on {(wanted > 0).sum()} of 12" in picture.spoken(found[name].tolist())
+    picture.main(tmp_path / "shifts.png")
+    assert (tmp_path / "shifts.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_table_goes_between_the_marks(script):

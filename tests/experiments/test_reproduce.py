@@ -12,7 +12,7 @@ from gsat.cli import app
 from gsat.estimators.from_table import Plan
 from gsat.experiments import curves, digest, paper
 from gsat.experiments.curve_figures import Finish
-from gsat.experiments.digest import paper_table
+from gsat.experiments.digest import paper_sections
 from gsat.experiments.paper import EXPERIMENTS
 from gsat.experiments.plan import Order, Piece, Place
 from gsat.experiments.runner import reproduce, run
@@ -245,7 +245,10 @@ def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
     assert set(results["model"]) == {"alexnet", "elu"}
     assert set(results["rule"]) == {"matched", "tuned"}
     assert (tmp_path / "report.html").stat().st_size > 500_000
-    assert "Fig. 2" in paper_table(tmp_path)
+    sections = paper_sections(tmp_path)
+    assert "The paper: Fig. 2" in sections
+    assert "](../../results/low-rank/figure-matched.png)" in sections
+    assert "| GSAT low-rank | " in sections
 
     monkeypatch.setattr("gsat.experiments.curves._Fight", None)  # nothing is trained or attacked again
     again = invoke(*command)

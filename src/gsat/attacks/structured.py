@@ -41,6 +41,11 @@ class Structured(Attack):
 
     From a perturbation that is given, the samples climb and leap from there, and it counts as a point that was found;
     one shift for all does nothing but 3.
+
+    Parameters
+    ----------
+    eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
+        As in `Attack`.
     """
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:

@@ -8,23 +8,75 @@ from pathlib import Path
 import pandas as pd
 
 from gsat.experiments.paper import EXPERIMENTS
-from gsat.experiments.pictures import at_strength, over_eps, where
+from gsat.experiments.pictures import NETWORKS, SETS, at_strength, over_eps, where
+from gsat.experiments.pictures import shown as _shown_name
 from gsat.experiments.plan import read_config
 from gsat.experiments.shift_choice import GSAT_ALL, PREPARED
 from gsat.experiments.shift_tables import by_set, over_sets
 from gsat.experiments.shift_tasks import TASKS
 
 RESPLITS = [task.name for task in TASKS.values() if task.same_as]  # in no mean over sets
+ATTACKS = {
+    "universal": ["universal-all"],
+    "group-sparse": ["group-sparse"],
+    "low-rank": ["low-rank"],
+    "pgd": ["pgd"],
+    "biology": ["group-sparse, SNPs", "low-rank"],
+}  # that the tables of the figures show
 FIGURES = ("universal", "group-sparse", "low-rank", "pgd", "biology")
 
 
-def paper_table(out: Path) -> str:
-    """What the paper reports, the command, and what was found; a row for each experiment that is there."""
-    configs = [config for name in EXPERIMENTS if "identity" in (config := read_config(out / name))]
-    return markdown(
-        ("the paper", "command", "here"),
-        ([config["paper"], f"`{config['command']}`", config["headline"]] for config in configs),
-    )
+def paper_sections(out: Path) -> str:
+    """A section for each experiment that is there: what the paper reports, the command, what was found, the picture."""
+    sections = []
+    for name in EXPERIMENTS:
+        config = read_config(out / name)
+        if "identity" not in config:
+            continue
+        found = _figure_tables(out, name) if name in FIGURES else _bullets(config["headline"])
+        pictures = [path.name for path in sorted((out / name).glob("*.png")) if path.name != "figure-tuned.png"]
+        shown = [f"![{config['title']}](../../results/{name}/{picture})" for picture in pictures]
+        said = f"The paper: {config['paper']}."
+        sections.append(
+            "\n\n".join([f"### {config['title']}", said, f"```sh\n{config['command']}\n```", found, *shown])
+        )
+    return "\n\n".join(sections)
+
+
+def _bullets(headline: str) -> str:
+    """The figures of a headline, one line each."""
+    return "\n".join(f"- {part}" for part in headline.split("; "))
+
+
+def _figure_tables(out: Path, name: str) -> str:
+    """Accuracy in percent under the attack of a figure, a table for each network, a row for each defence.
+
+    First by the matched rule, in parentheses tuned. Attacks over eps are shown at their reference strength, those over
+    counts at the reference count for each eps.
+    """
+    found = pd.read_csv(out / name / "results.csv")
+    found = found[found["attack"].isin(ATTACKS[name]) & (found["strength"] > 0)]
+    tables = []
+    for model, rows in found.groupby("model", sort=False):
+        columns = {}
+        for (data, attack), part in rows.groupby(["data", "attack"], sort=False):
+            shown = list(_shown(str(attack), part))
+            for (eps, strength), at in shown[:1] if over_eps(str(attack)) else shown:
+                columns[f"{SETS[str(data)]}, {at_strength(str(attack), eps, strength)}"] = at
+        head = (NETWORKS[str(model)], *columns)
+        names = dict.fromkeys(rows["defence"])
+        tables.append(
+            markdown(head, ([_shown_name(one), *(_both(at, one) for at in columns.values())] for one in names))
+        )
+    return "\n\n".join(tables)
+
+
+def _both(at: pd.DataFrame, defence: str) -> str:
+    """The mean accuracy by both rules, for ERM the one that it has; nothing where the defence was not tried."""
+    means = 100 * at[at["defence"] == defence].groupby("rule")["accuracy"].mean()
+    if means.empty:
+        return ""
+    return f"{means['matched']:.1f}" + ("" if defence == "erm" else f" ({means['tuned']:.1f})")
 
 
 def differences_table(out: Path) -> str:
@@ -60,6 +112,17 @@ def shifts_table(out: Path) -> str:
         for name in names
     ]
     return markdown(("method", "as it is", "preparation chosen", "best quarter averaged"), rows)
+
+
+def short_shifts_table(out: Path) -> str:
+    """The first two columns of `shifts_table` for the six methods that README shows."""
+    names = {
+        "logistic": "logistic regression", "LDA": "shrinkage LDA", "erm": "network without an adversary (ERM)",
+        "pgd": "network, PGD training", "low-rank": "GSAT low-rank", "low-rank, metric": "GSAT low-rank, in the metric",
+    }  # fmt: skip
+    cells = [line.strip("| ").split(" | ") for line in shifts_table(out).splitlines()[2:]]
+    rows = [[names[name], *values[:2]] for name, *values in cells if name in names]
+    return markdown(("method", "as it is", "preparation of batches chosen"), rows)
 
 
 def sets_table(out: Path) -> str:

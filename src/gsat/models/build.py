@@ -59,6 +59,15 @@ def seeded(seed: int) -> Iterator[None]:
 
     torch initialises layers from the global generators and takes no other.
 
+    Parameters
+    ----------
+    seed
+        Of the generators inside the block.
+
+    Yields
+    ------
+    None
+
     Examples
     --------
     >>> import torch

@@ -19,6 +19,18 @@ def ELUNet(n_features: int, n_classes: int, hidden: int = 100) -> nn.Sequential:
 
     With hidden = 0 it is linear: logits = Wx + b.
 
+    Parameters
+    ----------
+    n_features, n_classes
+        Inputs and outputs.
+    hidden
+        Units of the hidden layer.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The network; samples of any shape are flattened.
+
     Examples
     --------
     >>> import torch
@@ -69,6 +81,22 @@ def AlexNet(  # noqa: N802
     normalisation. `width` multiplies the 96 and 256 channels and the 384 and 192 dense units. On a CPU gsat
     hands it images with the channels last, which are convolved faster (`gsat.models.layout`); with
     channels_last=True the weights have that layout too, on any device, and with False it is never used.
+
+    Parameters
+    ----------
+    in_shape
+        Channels, height and width of an image.
+    n_classes
+        Outputs.
+    width
+        The factor of all layers.
+    channels_last
+        The layout of the weights; None leaves it to gsat.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The network.
 
     Examples
     --------

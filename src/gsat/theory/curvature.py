@@ -27,6 +27,16 @@ def curvature_bound(model: nn.Module) -> float | None:
     t_{L−1}[j] = max_k W_L[k, j] − min_k W_L[k, j] and t_{l−1} = |W_l|ᵀt_l. For one hidden layer β is at most
     ‖W₁‖₂²(½‖W₂‖₂² + max_j t_1[j]). Computed in float64.
 
+    Parameters
+    ----------
+    model
+        A torch module.
+
+    Returns
+    -------
+    float or None
+        β.
+
     Examples
     --------
     >>> import torch

@@ -28,6 +28,19 @@ EXACT = 1e-6  # the length of the next step, in units of Δ, from which on the m
 class Schedule:
     """The step sizes of Theorem 3 and what they are made of.
 
+    Attributes
+    ----------
+    eta0
+        Of the weights, 1/(16(κ+1)²ℓ̃).
+    eta1
+        Of δ in ADMM, 1/ℓ̃ on the sum over the group.
+    ell
+        ℓ̃ = β + 2λ(1−α) + ρ, how fast the gradients of the augmented problem turn.
+    mu
+        2λ(1−α) − β, how concave it is in δ.
+    kappa
+        ℓ̃/mu, its condition number.
+
     eta0:  of the weights, 1/(16(κ+1)²ℓ̃)
     eta1:  of δ in ADMM, 1/ℓ̃ on the sum over the group
     ell:   ℓ̃ = β + 2λ(1−α) + ρ, how fast the gradients of the augmented problem turn

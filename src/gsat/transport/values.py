@@ -207,6 +207,24 @@ def worst_risk(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: int, lam
     This is the left side of Theorem 2, from its definition. The right side is the mean of `c_transform` over the groups
     of P^m; for a cost that depends on the order of the samples it may be larger.
 
+    Parameters
+    ----------
+    loss_z
+        The loss at each atom of z, (n_z,).
+    x, p
+        P: atoms (n_x, *features) and their weights (n_x,), which sum to 1.
+    z
+        The atoms of Q, (n_z, *features).
+    cost, m
+        As in `primal`.
+    lam
+        The price of the transport, above 0.
+
+    Returns
+    -------
+    WorstRisk
+        The value, and the weights q of a worst Q.
+
     Examples
     --------
     >>> import gsat
@@ -224,6 +242,18 @@ def worst_risk_within(loss_z: Any, x: Any, p: Any, z: Any, cost: GroupCost, m: i
 
     By the duality of linear programs it is the least lam·radius + max_Q {E_Q[ℓ] − lam·W(P, Q)} over lam > 0, the bound
     that `gsat.certify` computes for a model. The value is -inf where no Q is that near.
+
+    Parameters
+    ----------
+    loss_z, x, p, z, cost, m
+        As in `worst_risk`.
+    radius
+        The bound of W(P, Q), 0 at least.
+
+    Returns
+    -------
+    WorstRisk
+        The value, and the weights q of a worst Q.
 
     Examples
     --------
@@ -266,6 +296,15 @@ def check_permutation_invariance(cost: GroupCost, x: Any, z: Any, m: int) -> Non
     """Raise a ValueError unless c(z^m − x^m) is the same for every order of the m pairs, for all groups of the atoms.
 
     Theorems 1 and 2 hold for such costs only. Neighbours changing places make up every permutation, so these are tried.
+
+    Parameters
+    ----------
+    cost
+        A cost of groups.
+    x, z
+        The atoms (n_x, *features) and (n_z, *features).
+    m
+        Samples of a group.
 
     Examples
     --------
