@@ -25,18 +25,10 @@ ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force r
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = (
-    "threads",
-    "early_stopping",
-    "validation_fraction",
-    "calibrate",
-    "prepare",
-    "metric",
-    "gamma",
-    "class_weight",
-    "choice",
-    "choice_single",
-)  # not in runs of earlier versions
+LATER = {  # not in runs of earlier versions
+    "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "class_weight",
+    "choice", "choice_single",
+}  # fmt: skip
 
 CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan
 NONE = type(None)
