@@ -26,11 +26,11 @@ ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force r
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = (  # not in runs of earlier versions
+LATER = {  # not in runs of earlier versions
     "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "class_weight",
     "choice", "choice_single", "combine", "hold_out", "normalise", "drop", "features", "unlabelled",
     "processes", "group",
-)  # fmt: skip
+}  # fmt: skip
 
 NONE = type(None)
 CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs of config.json

@@ -89,7 +89,7 @@ def subject_of(table: Table, limits: Limits, seed: int = 0) -> Subject:
         tested, more = _tested_batches(table, limits.batches)
     else:
         tested, more = tuple(np.unique(units).tolist()[: limits.batches]), []
-        told = "all samples are of one batch" if table.batch is not None and batch[0] else "no batches are given"
+        told = "all samples are of one batch" if batch[0] else "no batches are given"
         more.append(f"Random samples are left out, since {told}: {ONLY_ONE}.")
     notes += [*more, *_of_classes(table, units, several)]
     parts = [X, y, batch, units, *(() if table.group is None else (table.group,))]

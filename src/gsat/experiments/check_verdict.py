@@ -138,9 +138,10 @@ def _no_win(row: Any, title: str, n: int, *, by_batch: bool) -> str:
     gap = f"the best form of GSAT, {title.removeprefix('GSAT ')}, is {_points(row)} from it"
     if row["high"] < -EQUAL:
         return f"Logistic regression is better on @: use it ({gap})"
-    if row["high"] <= NARROW and row["low"] >= -NARROW and n > FEW_UNITS:
-        return f"Logistic regression is as good on @: use it ({gap})"
-    few = f"{n} {'batches' if by_batch else 'folds'} are few" if n <= FEW_UNITS else "the interval is wide"
+    few = f"{n} {'batches' if by_batch else 'folds'} are few" if n <= FEW_UNITS else ""
+    if row["high"] <= NARROW and row["low"] >= -NARROW and n > 2:
+        return f"Logistic regression is as good on @: use it ({'; '.join(filter(None, (gap, few)))})"
+    few = few or "the interval is wide"
     return (
         f"Nothing is shown to be better than logistic regression on @: use it ({gap}; {few}, so that such a gain or "
         "loss is not excluded)"

@@ -104,7 +104,7 @@ def bar(total: float, progress: bool) -> Iterator[Callable[[Piece], None]]:
 
         def advance(piece: Piece) -> None:
             shown.set_postfix_str(piece.name, refresh=False)
-            shown.update(piece.effort)
+            shown.update(min(piece.effort, total - shown.n))  # rounding must not lead beyond the end
 
         yield advance
 
