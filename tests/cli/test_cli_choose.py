@@ -52,7 +52,7 @@ def test_batches_make_a_metric_unless_it_is_declined(samples, options, words, tm
         frame = pd.read_csv(samples).drop(columns="lab")
         samples = tmp_path / "without.csv"
         frame.to_csv(samples, index=False)
-    found = json.loads(run("train", samples, *QUICK, *options, "--out", tmp_path / "run", "--json").output)
+    found = json.loads(run("train", samples, *QUICK, *options, "--out", tmp_path / "run", "--json").stdout)
     assert found["metric"] == words
     metric = gsat.load(tmp_path / "run").metric_
     assert (metric is None) if words == "isotropic" else (len(metric.stretch) == 6)
@@ -60,7 +60,7 @@ def test_batches_make_a_metric_unless_it_is_declined(samples, options, words, tm
 
 def test_a_set_with_batches_has_a_metric_of_them_where_it_is_asked_for(tmp_path):
     out, quick = tmp_path / "run", ["--n-outer", "2", "--n-inner", "1"]
-    found = json.loads(run("train", "bladderbatch", "--metric", "between", *quick, "--out", out, "--json").output)
+    found = json.loads(run("train", "bladderbatch", "--metric", "between", *quick, "--out", out, "--json").stdout)
     assert "learnt from" in found["metric"]
 
 
@@ -75,7 +75,7 @@ def test_what_is_said_of_batches_is_true(samples, options, uses, tmp_path):
 
 def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp_path):
     out = tmp_path / "run"
-    found = json.loads(run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--json").output)
+    found = json.loads(run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--json").stdout)
     tried = pd.read_csv(out / "choice.csv")
     config = json.loads((out / "config.json").read_text())
     best = tried.iloc[0]

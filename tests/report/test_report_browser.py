@@ -173,7 +173,10 @@ def test_values_are_read_by_pointer_and_by_arrow_keys(opened):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert tip.locator("b").inner_text() == "rank (directions): 1"
-    assert page.locator(".status").inner_text() == "rank (directions): 1. GSAT low-rank 91.0 ± 1.0, PGD 86.0 ± 1.0, ERM 76.0 ± 1.0"
+    assert (
+        page.locator(".status").inner_text()
+        == "rank (directions): 1. GSAT low-rank 91.0 ± 1.0, PGD 86.0 ± 1.0, ERM 76.0 ± 1.0"
+    )
     page.keyboard.press("Escape")
     assert tip.count() == 0
 

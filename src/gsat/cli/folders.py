@@ -16,9 +16,9 @@ from gsat.cli.app import fail
 
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "model-single", "models", "results.csv",
-    "evaluations.jsonl", "choice.csv", "metrics.json", "predictions.csv", "map.csv", "features.csv", "chosen.csv",
-    "differences.csv", "curves.png", "report.html", "perturbations.json", "timing.csv",
-    "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
+    "evaluations.jsonl", "choice.csv", "metrics.json", "predictions.csv", "unlabelled.csv", "trained_on.json",
+    "map.csv", "features.csv", "chosen.csv", "differences.csv", "curves.png", "report.html", "perturbations.json",
+    "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces: all of it
@@ -27,7 +27,7 @@ DISCARDED = ".discarded"  # the same, while it is removed
 
 LATER = (  # not in runs of earlier versions
     "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "choice",
-    "choice_single", "hold_out",
+    "choice_single", "hold_out", "normalise", "drop", "features", "unlabelled",
 )  # fmt: skip
 
 CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan
@@ -43,7 +43,7 @@ CONFIG: dict[str, tuple[type, ...]] = {  # what reading a run's data again needs
     "one_hot": (bool, NONE),
     "test_fraction": (float, int, NONE),
     "test_batch": (str, NONE),
-    "hold_out": (str, NONE),
+    **dict.fromkeys(("hold_out", "drop", "features", "unlabelled"), (str, NONE)),
     "per_batch": (bool,),
     "prepare": (str, NONE),
 }

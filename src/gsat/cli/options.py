@@ -47,6 +47,25 @@ _PREPARE = (
     "Before that: none; centre, the mean of each batch taken away (a batch is then predicted as a whole); or zscore, "
     "each sample less its mean, divided by its deviation"
 )
+Normalise = Annotated[
+    Literal["none", "log1p-cpm", "zscore-samples"],
+    typer.Option(
+        help="Of each sample by itself, in training and prediction alike: none; log1p-cpm, logarithms of counts per "
+        "million, for raw counts; zscore-samples, less its mean, divided by its deviation."
+    ),
+]
+Drop = Annotated[
+    str | None, typer.Option(help='Columns that are no features, separated by commas; "meta_*" is all that begin so.')
+]
+Features = Annotated[
+    str | None, typer.Option(help='The columns that alone are features, separated by commas, such as "ENSG*".')
+]
+Unlabelled = Annotated[
+    Literal["error", "drop", "predict"],
+    typer.Option(
+        help="Samples without a label or a batch: error, drop, or predict them after training into unlabelled.csv."
+    ),
+]
 Prepare = Annotated[Literal["none", "centre", "zscore"], typer.Option(help=f"{_PREPARE}.")]
 PrepareOrChoose = Annotated[
     Literal["none", "centre", "zscore", "choose"] | None,

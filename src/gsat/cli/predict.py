@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gsat._files import read_json
 from gsat.cli import options
-from gsat.cli.app import app, fail, import_from_here, say, user_errors
+from gsat.cli.app import app, fail, import_from_here, say, user_errors, warn
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
@@ -39,6 +40,13 @@ def predict(
     missing: options.Missing = None,
     one_hot: options.OneHot = False,
     missing_features: options.MissingFeatures = "error",
+    loose_names: Annotated[
+        bool,
+        typer.Option("--loose-names", help="Match features without Ensembl versions (.12) and without regard to case."),
+    ] = False,
+    unassigned_below: Annotated[
+        float | None, typer.Option(help='Predict "unassigned" where the largest probability is below this.')
+    ] = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
     trust_module: options.TrustModule = False,
@@ -54,11 +62,10 @@ def predict(
     source = _as_trained(given, run)
     table = _read(source, run, max_memory)  # before torch is imported: a wrong column is told at once
 
-    import pandas as pd
-
     from gsat.data.readers.alleles import counted_alike
     from gsat.estimators import load
     from gsat.estimators.matching import align, probabilities
+    from gsat.estimators.predicting import doubtful, predictions
 
     if trust_module:
         import_from_here()
@@ -72,7 +79,10 @@ def predict(
                 f"gsat: {flipped} SNPs count the other allele than in training; they were turned round", err=True
             )
     X = table.X.reshape(len(table), -1)
-    alignment = align(classifier, table.feature_names, X.shape[1], missing_features)
+    alignment = align(classifier, table.feature_names, X.shape[1], missing_features, loose=loose_names)
+    doubts = doubtful(run, classifier, table, alignment, least=unassigned_below)
+    for doubt in doubts:
+        warn(doubt)
     if classifier.prepare == "centre" and table.batch is None:
         typer.echo(f"gsat: the samples of {data} are taken as one batch; --batch would name their batches", err=True)
     try:
@@ -82,14 +92,9 @@ def predict(
             raise
         fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
     predicted = classifier.classes_[chances.argmax(1)]
-    frame = pd.DataFrame({"id": range(len(table)) if table.sample_ids is None else table.sample_ids})
-    if table.y is not None and label is not None:
-        frame["label"] = table.y
-    frame["prediction"] = predicted
-    columns = [f"p_{name}" for name in classifier.classes_]
-    found = pd.concat([frame, pd.DataFrame(chances.round(6), columns=columns)], axis=1)
+    found = predictions(table, classifier.classes_, chances, label=label is not None, least=unassigned_below)
     write_table(out, found, raw_text=raw_text)
-    counts = {str(name): int(count) for name, count in frame["prediction"].value_counts().items()}
+    counts = {str(name): int(count) for name, count in found["prediction"].value_counts().items()}
     summary: dict[str, Any] = {
         "predictions": str(out),
         "samples": len(table),
@@ -97,6 +102,10 @@ def predict(
         **({"missing": alignment.missing, "extra": alignment.extra} if as_json else {}),
         "predicted": counts if as_json else ", ".join(f"{name} {count}" for name, count in counts.items()),
     }
+    if classifier.normalise != "none":
+        summary["normalised"] = f"{classifier.normalise}, by the model, as in training"
+    if as_json:
+        summary["warnings"] = doubts
     if label is not None and table.y is not None:
         summary |= _accuracy(predicted, table.y, classifier.classes_)
     say(summary, as_json)
@@ -113,17 +122,31 @@ def _as_trained(source: Source, run: Path) -> Source:
 
 
 def _read(source: Source, run: Path, max_memory: str | None) -> Table:
-    """The samples; for a centred model with the batches of the column that has them in training, where it is there."""
+    """The samples, with the ids and the batches of the columns that had them in training, where these are there."""
     config = run_config(run) if (run / "config.json").exists() else {}
-    if source.batch is None and config.get("prepare") == "centre" and config.get("batch") is not None:
+    wanted = {name: config[name] for name in ("ids", "batch") if config.get(name) and getattr(source, name) is None}
+    known = _features(run)
+    for some in (wanted, *({name: value} for name, value in wanted.items() if len(wanted) > 1), {}):
         try:
-            table = replace(source, batch=config["batch"]).read(max_memory=max_memory)
-        except AbsentError:
-            pass  # of another file than in training; if it is another column that is not there, reading again says so
-        else:
-            typer.echo(f"gsat: batch = {config['batch']!r}, as in training", err=True)
-            return table
-    return source.read(max_memory=max_memory)
+            table = replace(source, **some).read(max_memory=max_memory, known=known)
+        except ValueError as error:
+            if not some or not (isinstance(error, AbsentError) or config.get("prepare") != "centre"):
+                raise
+            continue  # of another file than in training
+        for name, value in some.items():
+            typer.echo(f"gsat: {name} = {value!r}, as in training", err=True)
+        return table
+    raise AssertionError  # the last way returns or raises
+
+
+def _features(run: Path) -> list[str] | None:
+    """The names of the features of a model, read before torch is imported; None where they cannot be told."""
+    path = next((each for each in (run / "model.json", run / "model" / "model.json") if each.exists()), None)
+    try:
+        names = read_json(path)["fitted"]["feature_names_in_"] if path is not None else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # opening the model tells what is wrong
+    return names if isinstance(names, list) and all(isinstance(each, str) for each in names) else None
 
 
 def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:

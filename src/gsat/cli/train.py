@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,18 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, given, import_from_here, say, user_errors, warn, warnings_kept
+from gsat.cli.app import (
+    app,
+    at_least_one,
+    fail,
+    given,
+    import_from_here,
+    say,
+    user_errors,
+    visible,
+    warn,
+    warnings_kept,
+)
 from gsat.cli.files import table_bytes, write_table, write_together
 from gsat.cli.folders import refuse_to_overwrite, running, stored_choice, stored_threads
 from gsat.data.source import Source, fingerprint
@@ -43,6 +55,10 @@ def train(
     test_batch: options.TestBatch = None,
     standardize: options.Standardize = None,
     prepare: options.PrepareOrChoose = None,
+    normalise: options.Normalise = "none",
+    drop: options.Drop = None,
+    features: options.Features = None,
+    unlabelled: options.Unlabelled = "error",
     choose: Annotated[
         bool,
         typer.Option(
@@ -98,7 +114,17 @@ def train(
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
     _refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
     source = Source.given(
-        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
+        data,
+        label=label,
+        batch=batch,
+        ids=ids,
+        layer=layer,
+        pheno=pheno,
+        missing=missing,
+        one_hot=one_hot,
+        drop=drop,
+        features=features,
+        unlabelled=None if unlabelled == "error" else unlabelled,
     ).tested_on(fraction=test_fraction, batch=test_batch, by_batch=True)
     if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
         typer.echo(
@@ -111,16 +137,21 @@ def train(
     if metric in BY_BATCH and gamma > 0 and table.batch is None:
         fail(f"--metric {metric} needs --batch to tell the batches, got none")
 
+    noted = _note(table, held_out, normalise, pixels=source.is_pixels, is_file=source.is_file)
+
     if ":" in model:
         import_from_here()
 
     from gsat.estimators.candidates import beside
     from gsat.estimators.choosing import choose as choose_plan
-    from gsat.estimators.examining import examine, in_words
+    from gsat.estimators.examining import examine
     from gsat.estimators.from_table import Plan
     from gsat.estimators.from_table import train as train_plan
     from gsat.estimators.places import places
+    from gsat.estimators.predicting import KNOWN, remembered
+    from gsat.estimators.predicting import unlabelled as predict_unlabelled
     from gsat.estimators.relevance import relevance
+    from gsat.estimators.wording import in_words, metric_in_words, numbers, plan_in_words
     from gsat.training.threads import use_threads
 
     plan = Plan(
@@ -141,6 +172,7 @@ def train(
         seed=seed,
         standardize=not source.is_pixels if standardize is None else standardize,
         prepare="none" if prepare in (None, "choose") else prepare,
+        normalise=normalise,
         per_batch=batch is not None
         or ((choose or prepare == "centre" or metric in BY_BATCH) and table.batch is not None),
         early_stopping=early_stopping,
@@ -168,29 +200,34 @@ def train(
         trained.classifier.save(out / "model")
         if other is not None:
             train_plan(table.train, other).classifier.save(beside(out / "model"))
-        found = examine(trained, table, held_out, source, list(told))
-        rows = table_bytes(out / "predictions.csv", found.predictions, raw_text=raw_text)
-        numbers = json.dumps(found.metrics, indent=1, allow_nan=False).encode()
-        ranked = None if source.is_pixels else relevance(trained, table.train)
-        drawn = {"map.csv": places(trained, table), **({} if ranked is None else {"features.csv": ranked})}
-        shown = {name: table_bytes(out / name, frame, raw_text=raw_text) for name, frame in drawn.items()}
-        write_together(out, {"predictions.csv": rows, **shown, "metrics.json": numbers})
-    for warning in found.metrics["warnings"][len(told) :]:
+        found = examine(trained, table, held_out, source, [*noted, *told])
+        frames = {"predictions.csv": found.predictions, "map.csv": places(trained, table)}
+        if (ranked := None if source.is_pixels else relevance(trained, table.train)) is not None:
+            frames["features.csv"] = ranked
+        if unlabelled == "predict":
+            others = replace(source, unlabelled="only").read(data_dir, max_memory=max_memory)
+            frames["unlabelled.csv"] = predict_unlabelled(trained, others)
+        files = {name: table_bytes(out / name, frame, raw_text=raw_text) for name, frame in frames.items()}
+        stored = {KNOWN: remembered(table.train), "metrics.json": found.metrics}
+        files |= {name: json.dumps(content, indent=1, allow_nan=False).encode() for name, content in stored.items()}
+        write_together(out, files)
+    for warning in found.metrics["warnings"][len(noted) + len(told) :]:
         warn(warning)
     say(
         {
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
+            **_left_out(table, frames),
             "classes": len(trained.classifier.classes_),
-            **({} if choice is None else {"chosen": _in_words(plan)}),
-            **({} if other is None else {"for single samples": f"{beside(out / 'model')}: {_in_words(other)}"}),
-            **_metric_in_words(trained, table.train),
+            **({} if choice is None else {"chosen": plan_in_words(plan)}),
+            **({} if other is None else {"for single samples": f"{beside(out / 'model')}: {plan_in_words(other)}"}),
+            **metric_in_words(trained, table.train),
             "steps": len(trained.history),
             "loss": trained.history[-1].loss,
             "mean_norm": trained.history.mean_norm,
             "lam": trained.history.lam,
             **({"temperature": trained.classifier.temperature_} if calibrate else {}),
-            **(_numbers(found.metrics) if as_json else in_words(found.metrics)),
+            **(numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
             **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
         },
@@ -211,24 +248,26 @@ def _refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str
             fail(f"--{name} is for the structures of GSAT ({structures}), got --defence {defence}")
 
 
-def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:
-    """In which metric the adversary of GSAT moved the samples; nothing for other defences."""
-    plan, metric = trained.plan, trained.classifier.metric_
-    if plan.defence not in _defaults.STRUCTURES:
+def _note(table: Any, held_out: Any, normalise: str, *, pixels: bool, is_file: bool) -> list[str]:
+    """Say what makes a result doubtful before anything is trained, and return it; the features of a file are told."""
+    from gsat.data.doubts import before_training
+    from gsat.data.headings import in_words
+
+    if is_file:
+        n_features = math.prod(table.X.shape[1:])
+        typer.echo(f"gsat: features {visible(in_words(table.feature_names, n_features))}", err=True)
+    found = before_training(table, held_out, normalise, pixels=pixels)
+    for warning in found:
+        warn(warning)
+    return found
+
+
+def _left_out(table: Any, frames: dict[str, Any]) -> dict[str, str]:
+    """What became of the samples without a label or a batch."""
+    if not table.left_out:
         return {}
-    if metric is None:
-        return {"metric": "isotropic"}
-    batches = len(set(rows.batch.tolist())) if plan.per_batch else 1
-    learnt = f"from {batches} batches" if batches > 1 else "inside the classes"
-    return {"metric": f"{len(metric.stretch)} directions, learnt {learnt}, gamma {plan.gamma:g}"}
-
-
-def _in_words(plan: Any) -> str:
-    """What --choose chose."""
-    sizes = {"erm": "", "linear": f", C {plan.size:g}, gamma {plan.gamma:g}"}
-    adversary = sizes.get(plan.defence, f", budget {plan.size:g}, gamma {plan.gamma:g}")
-    units = "" if plan.defence == "linear" else f", {plan.options['hidden']} hidden units"
-    return f"{plan.defence}, prepare {plan.prepare}{units}{adversary}"
+    what = "predicted in unlabelled.csv" if "unlabelled.csv" in frames else "left out"
+    return {"unlabelled": f"{table.left_out} samples without a label or a batch, {what}"}
 
 
 def _lam(text: str) -> float | str:
@@ -238,12 +277,3 @@ def _lam(text: str) -> float | str:
         return float(text)
     except ValueError:
         fail(f'--lam must be a number, "auto" or "paper", got {text!r}')
-
-
-def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    """What --json prints of metrics.json, which has the rest."""
-    found: dict[str, Any] = {}
-    for side in ("training", "test", "logistic"):
-        for name in ("accuracy", "balanced_accuracy"):
-            found[f"{side}_{name}"] = None if metrics[side] is None else metrics[side][name]["value"]
-    return {**found, "held_out": metrics["held_out"], "warnings": metrics["warnings"]}

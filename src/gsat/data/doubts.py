@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsat.data.holding import batch_by_class
+from gsat.data import headings, values
+from gsat.data.holding import FLATTERS, HeldOut, batch_by_class
 from gsat.data.table import Table
 
 SHOWN = 10  # names in a sentence
@@ -15,6 +16,7 @@ FEW = 5  # samples of a class in training
 LARGE = 5  # samples of a batch from which one class alone is no chance
 TELLS = 0.5  # of the way from the largest class to certainty: a batch that tells so much of the label is confounded
 NUMBERS, EACH = 20, 10  # distinct whole numbers, and samples of each on average: more and fewer are no classes
+UNKNOWN = ("nan", "na", "none", "null", "unknown", "unassigned", "unlabelled", "unlabeled", "?")
 REGRESSOR = "gsat.GSATRegressor is trained on numbers"
 
 
@@ -39,6 +41,35 @@ def continuous(y: NDArray[Any]) -> str | None:
     return None
 
 
+def before_training(table: Table, held_out: HeldOut, normalise: str, *, pixels: bool) -> list[str]:
+    """What a user should know before the training begins.
+
+    Parameters
+    ----------
+    table
+        Samples with labels and a split.
+    held_out
+        What is kept for the test.
+    normalise
+        What the model does to each sample.
+    pixels
+        Whether the samples are images of a known scale, whose features need no look.
+
+    Returns
+    -------
+    list of str
+        A sentence each.
+    """
+    found = [] if pixels else [values.of_training(values.looks(table.X), normalise)]
+    if table.feature_names and (strange := headings.odd(table.feature_names)):
+        found.append(
+            f"{_counted(strange, 'the feature', 'the features')} {'is' if len(strange) == 1 else 'are'} unlike the "
+            f"others and trained on with them; --drop {','.join(strange[:SHOWN])} leaves out what is no measurement"
+        )
+    found += doubts(table)
+    return [*filter(None, found), *([FLATTERS] if held_out.flatters else [])]
+
+
 def doubts(table: Table) -> list[str]:
     """What a user should know of the training labels and batches before believing a result.
 
@@ -55,6 +86,8 @@ def doubts(table: Table) -> list[str]:
     classes, y = table.classes, np.asarray(table.y)
     in_training = y if table.split is None else y[table.split == "train"]
     found = []
+    if blank := [str(name) for name in classes.tolist() if str(name).strip().lower() in UNKNOWN]:
+        found.append(f"the label has the {_counted(blank, 'class', 'classes')}: is that a missing label?")
     sizes = {str(name): int(np.sum(in_training == name)) for name in classes.tolist()}
     if small := [f"{name} ({size})" for name, size in sizes.items() if 0 < size < FEW]:
         found.append(f"fewer than {FEW} training samples of {_counted(small, 'class', 'classes')}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gsat.data.asked import Asked, asked
 from gsat.data.catalogue import DIGITS, KNOWN
 from gsat.data.fetching import obtain
 from gsat.data.fetching.sources import RECIPES
@@ -19,6 +21,9 @@ from gsat.data.sets import BUNDLED, FROM_FILES
 
 if TYPE_CHECKING:
     from gsat.data.table import Table
+
+
+SELECTING = (".csv", ".tsv", ".parquet")  # files whose readers take the columns that are asked for
 
 
 def names() -> tuple[str, ...]:
@@ -100,6 +105,10 @@ def load(
     pheno: str | Path | None = None,
     missing: str | float | None = None,
     one_hot: bool | None = None,
+    drop: str | Sequence[str] | None = None,
+    features: str | Sequence[str] | None = None,
+    known: Collection[str] | None = None,
+    unlabelled: str | None = None,
     max_memory: str | int | None = None,
 ) -> Table:
     """The data set called `name`, or the file at the path `name`, as float32 samples.
@@ -128,6 +137,14 @@ def load(
         What genotypes without a call become: "mean" of their SNP (default), a number, or "error", which refuses them.
     one_hot
         Whether each SNP becomes three columns, which share a number in `feature_groups`.
+    drop, features
+        Names of columns that are not features, and of those that alone are: a list, or text with commas; * and ? stand
+        for other signs. Not for .bed files.
+    known
+        The features of a model, for .csv, .tsv and .parquet files: other columns are left out unless they are numbers.
+    unlabelled
+        What becomes of samples of a file without a label or a batch: "error" (default) refuses them, "drop" and
+        "predict" leave them out, "only" keeps them alone, without labels.
     max_memory
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
         announces more is refused before anything is allocated.
@@ -140,11 +157,25 @@ def load(
     options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
     options |= {"missing": missing, "one_hot": one_hot}
     given = {option: value for option, value in options.items() if value is not None}
-    with limited(max_memory):
+    with limited(max_memory), asked(drop, features, known, unlabelled) as wanted:
         if name in names():
+            if unlabelled is not None:
+                raise ValueError(f"unlabelled must not be given for the data set {name}: it is an option of files")
             with told(f"the data set {name}"):
-                return _load_set(str(name), data_dir, given)
-        return _load_file(name, given)
+                return _selected(_load_set(str(name), data_dir, given), wanted)
+        table = _load_file(name, given)
+        return _selected(table, wanted, chosen=Path(table.source).suffix.lower() in SELECTING)
+
+
+def _selected(table: Table, wanted: Asked, *, chosen: bool = False) -> Table:
+    """The samples and features that are asked for; `chosen` tells that the reader took these features alone."""
+    if (wanted.drop or wanted.features) and not chosen:
+        if table.source.lower().endswith(".bed"):
+            raise ValueError(f"drop and features must not be given for {table.source}; plink --extract takes some SNPs")
+        if table.feature_names is None or table.X.ndim > 2:
+            raise ValueError(f"drop and features need names of features, got {table.source} without any")
+        table = table.with_features(set(wanted.kept(table.source, table.feature_names)))
+    return table.labelled_alone(wanted.lacking, keep_others=wanted.unlabelled == "only")
 
 
 def _load_file(name: str | Path, given: dict[str, Any]) -> Table:

@@ -39,6 +39,9 @@ class Source:
     test_fraction: float | None = None
     test_batch: str | None = None
     hold_out: str | None = None
+    drop: str | None = None
+    features: str | None = None
+    unlabelled: str | None = None
 
     @classmethod
     def given(
@@ -85,11 +88,16 @@ class Source:
         path = Path(self.data)
         return path if path.suffix.lower() == ".bed" else None
 
-    def read(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
-        """All samples, with what the options name."""
+    @property
+    def is_file(self) -> bool:
+        """Whether the samples are no data set with a name."""
+        return self.data not in names()
+
+    def read(self, data_dir: Path | None = None, *, max_memory: str | None = None, known: Any = None) -> Table:
+        """All samples, with what the options name; `known` are the features of a model, as in `load`."""
         rules = ("test_fraction", "test_batch", "hold_out")
         options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
-        return load(self.data, data_dir=data_dir, max_memory=max_memory, **options)
+        return load(self.data, data_dir=data_dir, max_memory=max_memory, known=known, **options)
 
     def labelled(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
         """All samples; their labels must be classes."""

@@ -36,6 +36,8 @@ class Table:
         One block number per feature, as the costs take them, where features belong together.
     group
         One entry per sample, any dtype: rows that belong together, as those of one person or place.
+    left_out
+        How many samples without a label or a batch `load` was told to leave out.
     """
 
     X: NDArray[Any]
@@ -49,6 +51,7 @@ class Table:
     shift: NDArray[Any] | None = None
     feature_groups: tuple[int, ...] | None = None
     group: NDArray[Any] | None = None
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.X, np.ndarray):
@@ -119,6 +122,52 @@ class Table:
         if self.sample_ids is not None:
             kept["sample_ids"] = tuple(self.sample_ids[i] for i in index)
         return replace(self, **kept)
+
+    def with_features(self, names: set[str]) -> Table:
+        """The same samples with some of their features.
+
+        Parameters
+        ----------
+        names
+            Of the features to keep; the table must have names, and one number a feature.
+
+        Returns
+        -------
+        Table
+            The features in their order, with the same source and checksum.
+        """
+        kept = [j for j, name in enumerate(self.feature_names or ()) if name in names]
+        if len(kept) == self.X.shape[1]:
+            return self
+        groups = None if self.feature_groups is None else tuple(self.feature_groups[j] for j in kept)
+        shift = None if self.shift is None else self.shift[:, kept]
+        chosen = tuple((self.feature_names or ())[j] for j in kept)
+        return replace(self, X=self.X[:, kept], shift=shift, feature_names=chosen, feature_groups=groups)
+
+    def labelled_alone(self, lacking: dict[str, NDArray[np.bool_]], *, keep_others: bool = False) -> Table:
+        """The samples that have a label and a batch, or with keep_others those alone that lack one.
+
+        Parameters
+        ----------
+        lacking
+            For "label" and "batch" which samples have none, (n,).
+        keep_others
+            Keep those that lack one: without labels, and with "unknown" as the batch of those that have none.
+
+        Returns
+        -------
+        Table
+            A subset; the table itself where nothing is lacking.
+        """
+        lacks = np.zeros(len(self), bool)
+        for mask in lacking.values():
+            lacks |= mask
+        if not keep_others:
+            return replace(self.subset(~lacks), left_out=int(lacks.sum())) if lacks.any() else self
+        batch = self.batch
+        if batch is not None and (unknown := lacking.get("batch", lacks & False)).any():
+            batch = np.where(unknown, "unknown", batch.astype(str))
+        return replace(self, y=None, batch=batch).subset(lacks)
 
     def split_where(self, is_test: ArrayLike) -> Table:
         """The same samples with a `split`.

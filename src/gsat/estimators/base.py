@@ -48,6 +48,7 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
     scale_: NDArray[np.float32]
     n_samples_: int
     n_iter_: int
+    values_: dict[str, float]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -70,6 +71,7 @@ class TorchEstimator(Fitted):
     ema: float | None = None
     standardize: bool = True
     prepare: str = _defaults.PREPARE
+    normalise: str = _defaults.NORMALISE
     device: Any = None
     warm_start: bool = False
     early_stopping: bool = False
@@ -229,7 +231,9 @@ class TorchEstimator(Fitted):
 
     def _seen(self, X: Any, batch: Any) -> Standardised:
         """Checked samples as the module sees them."""
-        return Standardised(prepared(X, self.prepare, batch), self.mean_, self.scale_, self.in_shape)
+        return Standardised(
+            prepared(X, self.prepare, batch, normalise=self.normalise), self.mean_, self.scale_, self.in_shape
+        )
 
     def _outputs(self, X: Any, batch: Any = None) -> NDArray[np.float64]:
         """What the module returns, (n, outputs)."""

@@ -100,7 +100,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         if self.warm_start and hasattr(self, "module_") and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y must hold the classes of the last fit with warm_start=True, got {classes.tolist()}")
         self.classes_ = classes
-        samples = Samples(X, np.searchsorted(classes, y), weights, batch).prepared(self.prepare)
+        samples = Samples(X, np.searchsorted(classes, y), weights, batch).prepared(self.prepare, self.normalise)
         used = samples.used
         self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
         held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume)

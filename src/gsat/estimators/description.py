@@ -197,6 +197,15 @@ def _mask_size(value: Any) -> int:
     return mask.size if mask.dtype == bool else -1
 
 
+def _values(name: str, value: Any) -> None:
+    """What the numbers of the training samples looked like."""
+    wanted = {"whole", "low", "high", "zeros", "sum", "sum_low", "sum_high", "features"}
+    if set(_object(name, value)) != wanted:
+        raise ValueError(f"{name} must have {', '.join(sorted(wanted))}, got {_checks.shown(sorted(value))}")
+    for each, number in value.items():
+        _checks.number(f"{name}:{each}", number)
+
+
 def _list(name: str, value: Any) -> None:
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list, got {_checks.shown(value)}")
@@ -216,6 +225,7 @@ PARAMS: dict[str, Rule] = {
     "ema": _or_none(_real(least=0, most=1)),
     "standardize": _flag,
     "prepare": _name_of(_defaults.PREPARATIONS),
+    "normalise": _name_of(_defaults.NORMALISATIONS),
     "warm_start": _flag,
     "early_stopping": _flag,
     "validation_fraction": _real(above=0, below=1),
@@ -247,6 +257,7 @@ FITTED: dict[str, Rule] = {
     "n_iter_": _whole(),
     "n_samples_": _whole(1),
     "temperature_": _real(above=0),
+    "values_": _values,
     "y_mean_": _real(),
     "y_scale_": _real(above=0),
     "classes_": _classes,

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from gsat import _defaults
 from gsat.data import Table
-from gsat.data.doubts import doubts
-from gsat.data.holding import FLATTERS, HeldOut
+from gsat.data.holding import HeldOut
 from gsat.estimators.from_table import Trained, predictable_rows, samples
 from gsat.estimators.judged import INTERVALS, calibration, judged
 from gsat.estimators.judging import NEAR
 from gsat.estimators.logistic import Logistic
 
-SHOWN = 12  # classes, batches and mistakes that are printed
 STILL = 1e-3  # of the budget: a group that moved less did not move
 WORDS = {
     "erm": "plain training, without an adversary",
@@ -70,7 +68,7 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     source
         The `gsat.data.source.Source` of the table.
     told
-        Warnings of the training, which are kept with those found here.
+        What the user was warned of before, which is kept with what is found here.
 
     Returns
     -------
@@ -99,8 +97,7 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     training = judged(np.asarray(train.y), trained_on, classes, train.batch)
     bins, error = calibration(chances.max(1, initial=0)[known], predicted[known] == truth)
     largest = classes[np.argmax([np.sum(train.y == one) for one in classes])]
-    warned = [*told, *doubts(table), *([FLATTERS] if held_out.flatters else [])]
-    warned += _of_training(trained, training, trained_on, predicted[known])
+    warned = [*told, *_of_training(trained, training, trained_on, predicted[known])]
     warned += [beside.note] if beside.note is not None else []
     metrics = {
         "held_out": held_out.describe(),
@@ -132,60 +129,6 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
         "logistic": None if other is None else alike,
     }
     return Findings(metrics, pd.DataFrame(frame), _not_tested(len(table.test), len(there), int(known.sum())))
-
-
-def in_words(metrics: dict[str, Any]) -> dict[str, str]:
-    """The lines that `gsat train` prints of metrics.json.
-
-    Parameters
-    ----------
-    metrics
-        Its content.
-
-    Returns
-    -------
-    dict
-        By name, in order.
-    """
-    found = {"held out": f"{metrics['held_out']['kind']}: {metrics['held_out']['why']}"}
-    for name, key in (("training", "training"), ("test", "test"), ("logistic", "logistic")):
-        if metrics[key] is not None:
-            found[name] = _shares(metrics[key])
-    if metrics["test"] is None:
-        return found
-    found["majority"] = (
-        f"the largest training class alone would be right on {metrics['majority']:.1%} of the test samples"
-    )
-    if len(metrics["test"]["per_batch"]) > 1:
-        found["by batch"] = "; ".join(_batch(each) for each in metrics["test"]["per_batch"][:SHOWN])
-    recalls = [each for each in metrics["test"]["per_class"] if each["recall"] is not None]
-    found["by class"] = "; ".join(f"{each['class']} {_interval(each['recall'])}" for each in recalls[:SHOWN])
-    wrong = _mistaken(metrics["test"])
-    found["mistaken"] = "; ".join(wrong[:SHOWN]) if wrong else "none"
-    found["intervals"] = "95 %, for more samples of the same batches"
-    return found
-
-
-def _shares(one: dict[str, Any]) -> str:
-    accuracy, balanced = _interval(one["accuracy"]), _interval(one["balanced_accuracy"])
-    return f"accuracy {accuracy}, balanced {balanced}, {one['n']} samples"
-
-
-def _interval(one: dict[str, float]) -> str:
-    return f"{one['value']:.1%} ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
-
-
-def _batch(one: dict[str, Any]) -> str:
-    return f"{one['batch']} {_interval(one['accuracy'])}"
-
-
-def _mistaken(one: dict[str, Any]) -> list[str]:
-    """The pairs of classes that are taken for each other, the most frequent first."""
-    names = [each["class"] for each in one["per_class"]]
-    table = np.array(one["confusion"])
-    np.fill_diagonal(table, 0)
-    pairs = sorted(zip(*np.nonzero(table), strict=True), key=lambda pair: -table[pair])
-    return [f"{names[i]} as {names[j]} {table[i, j]} times" for i, j in pairs]
 
 
 def _model(trained: Trained) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import nn
 
 from gsat import _defaults, registry
 from gsat.data import Table
+from gsat.data.values import looks
 from gsat.estimators.baselines import (
     EpsClassifier,
     ERMClassifier,
@@ -43,7 +44,7 @@ class Plan:
         Its name in `gsat.registry`, or "linear" for a `LinearClassifier`.
     size
         A fraction of E‖X‖₂: the budget of GSAT, the eps of the others; C of a linear model.
-    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare
+    lam, alpha, k, n_outer, group_size, eta0, schedule, ema, solver, seed, standardize, prepare, normalise
         As in `GSATClassifier`; seed is its random_state.
     n_inner
         Gradients for a group; None for the default of the classifier.
@@ -76,6 +77,7 @@ class Plan:
     seed: int = 0
     standardize: bool = False
     prepare: str = _defaults.PREPARE
+    normalise: str = _defaults.NORMALISE
     per_batch: bool = False
     device: str | None = None
     early_stopping: bool = False
@@ -138,6 +140,7 @@ def train(
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
     classifier.fit_run(samples(table), table.y, batch=batch, seed=plan.seed, out=out, resume=resume)
+    classifier.values_ = looks(table.X)
     return Trained(classifier, plan)
 
 
@@ -163,6 +166,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
             gamma=plan.gamma,
             standardize=plan.standardize,
             prepare=plan.prepare,
+            normalise=plan.normalise,
             calibrate=plan.calibrate,
             validation_fraction=plan.validation_fraction,
             random_state=plan.seed,
@@ -179,6 +183,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "ema": plan.ema,
         "standardize": plan.standardize,
         "prepare": plan.prepare,
+        "normalise": plan.normalise,
         "random_state": plan.seed,
         "early_stopping": plan.early_stopping,
         "validation_fraction": plan.validation_fraction,

@@ -102,6 +102,9 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         What is done to the samples before that: "none"; "centre" takes away the mean of each batch, so that a batch is
         predicted as a whole, two samples of it at least; "zscore" takes each sample less its own mean, divided by its
         own deviation over the features. Perturbations leave these means and deviations as they are.
+    normalise
+        What is done to each sample before everything else: "none"; "log1p-cpm", log(1 + 10⁶·x_ij / Σ_j x_ij) of counts;
+        or "zscore-samples", as prepare="zscore". It is stored with the model, which then takes counts.
     class_weight
         None, "balanced", or a dict, as in scikit-learn.
     calibrate

@@ -53,7 +53,7 @@ class Logistic:
                 f"{shown(need)}, and {shown(free)} are free"
             )
             return None
-        rows = prepared(X, self.like.prepare, batch)
+        rows = prepared(X, self.like.prepare, batch, normalise=self.like.normalise)
         self.mean, self.scale = mean_and_scale(rows)
         self.model = LogisticRegression(max_iter=PASSES, class_weight=self.like.class_weight)
         with warnings.catch_warnings():
@@ -65,6 +65,6 @@ class Logistic:
 
     def predict(self, X: NDArray[Any], batch: Any) -> NDArray[Any]:
         """The classes of samples (n, d), in batches as the classifier takes them."""
-        rows = Standardised(prepared(X, self.like.prepare, batch), self.mean, self.scale)
+        rows = Standardised(prepared(X, self.like.prepare, batch, normalise=self.like.normalise), self.mean, self.scale)
         found = [self.model.predict(rows[part]) for part in pieces(*X.shape)]
         return np.concatenate(found)

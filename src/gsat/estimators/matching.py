@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,8 @@ from gsat.estimators.classifier import TorchClassifier
 
 Fill = Literal["error", "mean", "zero"]
 SHOWN = 5  # names in a message
+ENSEMBL = re.compile(r"ENS[A-Z]*\d{6,}")
+VERSION = re.compile(r"^(ENS[A-Z]*\d{6,})\.\d+$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Alignment:
         return ", ".join(parts)
 
 
-def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing: Fill = "error") -> Alignment:
+def align(
+    classifier: Any, names: Sequence[str] | None, n_features: int, missing: Fill = "error", *, loose: bool = False
+) -> Alignment:
     """How samples are put in order for a classifier.
 
     Parameters
@@ -62,6 +67,8 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
     missing
         What happens where the model has features that the samples lack: an "error", or they are filled with their
         "mean" in training or with "zero".
+    loose
+        Whether names are compared without the versions of Ensembl ids and without regard to case.
 
     Returns
     -------
@@ -70,7 +77,7 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
     """
     if missing not in ("error", "mean", "zero"):
         raise ValueError(f'missing must be "error", "mean" or "zero", got {missing!r}')
-    wanted = getattr(classifier, "feature_names_in_", None)
+    wanted: Any = getattr(classifier, "feature_names_in_", None)
     if wanted is None or names is None:
         if n_features != classifier.n_features_in_:
             who = "the model" if wanted is None else "the samples"
@@ -79,6 +86,10 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
                 f"{who} have no feature names to match them by"
             )
         return Alignment(np.arange(n_features), by_name=False)
+    if loose:
+        names, wanted = [simple(name) for name in names], np.array([simple(name) for name in wanted], dtype=object)
+        if len(set(wanted.tolist())) < len(wanted):
+            raise ValueError("the features of the model must be distinct without versions and case, got some twice")
     place: dict[str, int] = {}
     twice = {name for j, name in enumerate(names) if place.setdefault(name, j) != j}
     if doubtful := [name for name in wanted if name in twice]:
@@ -88,20 +99,48 @@ def align(classifier: Any, names: Sequence[str] | None, n_features: int, missing
     if len(absent) == len(wanted):
         raise ValueError(
             f"the samples must have the features of the model ({listed(wanted)}), got none of them but {listed(names)}"
+            f"{hint(wanted, names)}"
         )
     if absent and missing == "error":
         raise ValueError(
             f"the samples must have all {len(wanted)} features of the model, {len(absent)} are missing: "
             f'{listed(absent)}; "mean" or "zero" for missing features would fill them'
+            f"{hint(wanted, names)}"
         )
     if absent and missing == "mean" and not classifier.standardize:
         raise ValueError('missing = "mean" needs a model with standardize=True, which keeps the means of training')
+    if absent and missing == "mean" and classifier.normalise != "none":
+        raise ValueError(
+            f'missing = "mean" needs a model with normalise="none", got "{classifier.normalise}": the normalisation of '
+            "a sample depends on all its features"
+        )
     if absent and missing == "mean" and classifier.prepare == "zscore":
         raise ValueError(
             'missing = "mean" needs a model with prepare="none" or "centre", got "zscore": the z-score of a '
             "sample depends on all its features"
         )
     return Alignment(order, absent, tuple(name for name in names if name not in set(wanted)))
+
+
+def simple(name: str) -> str:
+    """A name without the version of an Ensembl id (ENSG00000000003.15) and without regard to case."""
+    return VERSION.sub(r"\1", name).casefold()
+
+
+def hint(wanted: Sequence[str], names: Sequence[str]) -> str:
+    """What would make more features match, for the end of a message; "" where nothing is known."""
+    there, given = set(wanted), set(names)
+    found = {simple(name) for name in given} & {simple(name) for name in there}
+    if len(found) > len(there & given):
+        return (
+            f"; {len(found)} of {len(there)} match without Ensembl versions and without regard to case: --loose-names "
+            "compares them so"
+        )
+    kinds = [sum(map(bool, map(ENSEMBL.match, each))) > 0.5 * len(each) for each in (there, given)]
+    if kinds[0] != kinds[1]:
+        theirs, yours = ("Ensembl ids", "other names, such as symbols") if kinds[0] else ("symbols", "Ensembl ids")
+        return f"; the model has {theirs} and the samples {yours}: rename the features of one as those of the other"
+    return ""
 
 
 def probabilities(

@@ -52,7 +52,7 @@ def partial_fit(estimator: Any, samples: Samples, n_outputs: int, loss: SampleLo
             'prepare must be "none" or "zscore" for partial_fit, got "centre": the mean of a batch is that of all its '
             "samples, of which a call has a part"
         )
-    samples = samples.prepared(estimator.prepare)
+    samples = samples.prepared(estimator.prepare, estimator.normalise)
     positions = estimator._positions(samples, samples.used)
     first = not hasattr(estimator, "module_")
     seed = estimator._seed()

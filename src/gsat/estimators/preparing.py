@@ -1,4 +1,4 @@
-"""What is done to samples before their columns are standardised: the mean of their batch, or of each sample, goes."""
+"""What is done to samples before their columns are standardised: each by itself, then less the mean of its batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.standardise import dense
 
+MILLION = 1e6
 
-def prepared(X: Any, prepare: str, batch: Any = None, weights: NDArray[np.float64] | None = None) -> Any:
+
+def prepared(
+    X: Any,
+    prepare: str,
+    batch: Any = None,
+    weights: NDArray[np.float64] | None = None,
+    normalise: str = _defaults.NORMALISE,
+) -> Any:
     """The samples as the standardisation of columns sees them; rows are made when they are asked for.
 
     Parameters
@@ -26,13 +34,18 @@ def prepared(X: Any, prepare: str, batch: Any = None, weights: NDArray[np.float6
         One id per sample for "centre", (n,); None for one batch.
     weights
         Of the samples in the means of batches, (n,), >= 0; None for 1 each.
+    normalise
+        "none", "log1p-cpm" or "zscore-samples": what is done to each sample before that.
 
     Returns
     -------
-    X, Centred or ZScored
+    X, LogCPM, Centred or ZScored
         Of shape (n, d), indexed by slices or row numbers.
     """
     _checks.one_of("prepare", prepare, _defaults.PREPARATIONS)
+    _checks.one_of("normalise", normalise, _defaults.NORMALISATIONS)
+    if normalise != "none":
+        X = LogCPM(X) if normalise == "log1p-cpm" else ZScored(X)
     if prepare == "centre":
         return Centred(X, batch, weights)
     return ZScored(X) if prepare == "zscore" else X
@@ -51,8 +64,11 @@ def units(X: Any, rows: slice) -> Any:
     Returns
     -------
     array or float
-        What a perturbation of prepared rows is multiplied by, with the means and deviations as they are.
+        What a perturbation of prepared rows is multiplied by, with the means and deviations as they are. After
+        log1p-cpm the units are those of the logarithms.
     """
+    if isinstance(X, Centred):
+        X = X.X
     return X.split(rows)[1] if isinstance(X, ZScored) else 1.0
 
 
@@ -89,6 +105,43 @@ class Centred:
     def __getitem__(self, rows: Any) -> NDArray[np.float64]:
         found: NDArray[np.float64] = dense(self.X[rows], np.float64) - self.means[self.codes[rows]]
         return found
+
+
+class LogCPM:
+    """Row i of X (n, d) as logarithms of counts per million: log(1 + 10⁶·x_ij / Σ_j x_ij); a row of zeros stays so.
+
+    Sparse rows stay sparse, since zeros stay zeros.
+
+    Parameters
+    ----------
+    X
+        Counts >= 0, dense or sparse.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X, self.shape = X, X.shape
+
+    def __getitem__(self, rows: Any) -> Any:
+        part = self.X[rows]
+        if sparse.issparse(part):
+            found = part.astype(np.float64).tocsr()
+            self._check(found.data)
+            total = np.asarray(found.sum(axis=1)).ravel()
+            found.data *= np.repeat(MILLION / np.where(total > 0, total, 1), np.diff(found.indptr))
+            np.log1p(found.data, out=found.data)
+            return found
+        values = np.asarray(part, dtype=np.float64)
+        self._check(values)
+        total = values.sum(1, keepdims=True)
+        return np.log1p(values * (MILLION / np.where(total > 0, total, 1)))
+
+    @staticmethod
+    def _check(values: NDArray[Any]) -> None:
+        if values.size and (least := float(values.min())) < 0:
+            raise ValueError(
+                f'X must hold counts >= 0 with normalise="log1p-cpm", got {least:g}; normalised values need '
+                'normalise="none"'
+            )
 
 
 class ZScored:

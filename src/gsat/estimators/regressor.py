@@ -64,7 +64,9 @@ class GSATRegressor(FittedRegressor, GSATEstimator):
         X, y = self._checked(X, y, y_numeric=True)
         weights = checked_weights(sample_weight, X)
         self._standardise_targets(y, weights)
-        self._fit(Samples(X, self._targets(y), weights, batch).prepared(self.prepare), 1, half_squared_error)
+        self._fit(
+            Samples(X, self._targets(y), weights, batch).prepared(self.prepare, self.normalise), 1, half_squared_error
+        )
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> GSATRegressor:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from gsat import _checks
+from gsat import _checks, _defaults
 from gsat.estimators.preparing import prepared
 from gsat.estimators.weighted import Positions, View, sorted_by_content
 
@@ -42,14 +42,14 @@ class Samples:
         if self.batch is not None and len(self.batch) != len(self.targets):
             raise ValueError(f"batch must have one id per sample of X ({len(self.targets)}), got {len(self.batch)}")
 
-    def prepared(self, prepare: str) -> Samples:
-        """The same samples with X as `prepare` has it."""
+    def prepared(self, prepare: str, normalise: str = _defaults.NORMALISE) -> Samples:
+        """The same samples with X as `normalise` and `prepare` have it."""
         if prepare == "centre" and self.batch is None:
             warnings.warn(
                 'prepare="centre" takes away the mean of each batch, and fit was given no batch: all samples are one',
                 stacklevel=4,
             )
-        return replace(self, X=prepared(self.X, prepare, self.batch, self.weights))
+        return replace(self, X=prepared(self.X, prepare, self.batch, self.weights, normalise))
 
     @property
     def used(self) -> NDArray[np.int64]:

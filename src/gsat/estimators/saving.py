@@ -15,7 +15,17 @@ from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import check_finite, write_folder
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
-NUMBERS = ("lam_", "mean_norm_", "n_features_in_", "n_iter_", "n_samples_", "temperature_", "y_mean_", "y_scale_")
+NUMBERS = (
+    "lam_",
+    "mean_norm_",
+    "n_features_in_",
+    "n_iter_",
+    "n_samples_",
+    "temperature_",
+    "y_mean_",
+    "y_scale_",
+    "values_",
+)
 LISTS = {"classes_": None, "feature_names_in_": object, "batches_": None}  # with their dtypes, where JSON does not tell
 
 
@@ -36,6 +46,7 @@ def save(estimator: Any, folder: str | Path) -> Path:
     if loss is not None and loss.weights is not None:
         tensors["class_weights"] = loss.weights
     fitted = {name: getattr(estimator, name) for name in NUMBERS if hasattr(estimator, name)}
+    fitted |= {name: getattr(estimator, name) for name in ("values_",) if hasattr(estimator, name)}
     fitted |= {name: getattr(estimator, name).tolist() for name in LISTS if hasattr(estimator, name)}
     about = {
         "estimator": type(estimator).__name__,

@@ -11,22 +11,39 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gsat.data.asked import now
 from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
 
 
-def annotation(path: Path, option: str, values: Any, row: Callable[[int], str]) -> NDArray[Any]:
-    """One label, batch or id per sample as text or numbers, none missing; `row` words the place of a sample."""
+def annotation(
+    path: Path, option: str, values: Any, row: Callable[[int], str], *, key: str | None = None
+) -> NDArray[Any]:
+    """One label, batch or id per sample as text or numbers, none missing; `row` words the place of a sample.
+
+    Where `load` is told what becomes of samples without a label or a batch, they get the value of another sample, and
+    are noted under `key`, "label" or "batch".
+    """
     array = values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values)
     if array.dtype.kind == "S":
         with whole(path, "UTF-8", UnicodeDecodeError):
             array = np.char.decode(array, "utf-8")
     missing = np.asarray(pd.isna(array) | (array == "") if array.dtype.kind in "OU" else pd.isna(array))
+    key = option.partition("=")[0] if key is None else key
+    if key in ("label", "batch") and now().unlabelled != "error" and array.ndim == 1 and not missing.all():
+        now().lacking[key] = missing
+        array = np.where(missing, array[~missing][0], array) if missing.any() else array
+        missing = np.zeros(len(array), bool)
     if array.ndim == 1 and missing.any():
+        ways = (
+            "; --unlabelled drop leaves them out, --unlabelled predict predicts them"
+            if key in ("label", "batch")
+            else ""
+        )
         first = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"{path} must have a value of {option} for every sample, got none for {missing.sum()} of {len(array)}, "
-            f"the first at {row(first)}; fill them in or leave these samples out"
+            f"the first at {row(first)}; fill them in or leave these samples out{ways}"
         )
     if array.dtype.kind == "O":
         types = sorted({type(value).__name__ for value in array.ravel()})

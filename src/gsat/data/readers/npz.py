@@ -19,6 +19,7 @@ from gsat.data.readers.columns import annotation, as_float32, by_id, checked
 from gsat.data.rules import among, distinct, listed, whole
 from gsat.data.table import Table
 
+KEYS = {"sample_ids": "ids", "y": "label", "batch": "batch", "feature_names": "feature_names"}
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -42,7 +43,7 @@ def read_npz(path: Path, *, label: str | None = None, batch: str | None = None, 
     found: Arrays = {}
     for default in ("sample_ids", "y", "batch", "feature_names"):
         if default in content:
-            found[default] = annotation(path, wanted[default] or default, content[default], row)
+            found[default] = annotation(path, wanted[default] or default, content[default], row, key=KEYS[default])
             row = by_id(found["sample_ids"].tolist()) if "sample_ids" in found else row
     names, samples = found.get("feature_names"), found.get("sample_ids")
     return checked(

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gsat.data.asked import now
 from gsat.data.readers.apart import read_apart
 from gsat.data.readers.columns import annotation, by_id, checked, column
 from gsat.data.rules import needs
@@ -20,7 +21,7 @@ def read_parquet(path: Path, *, label: str | None = None, batch: str | None = No
     """
     needs("pyarrow", "pyarrow", ".parquet")
     wanted = {option: name for option, name in (("ids", ids), ("label", label), ("batch", batch)) if name is not None}
-    stored = read_apart(path, "Parquet", columns=wanted)
+    stored = read_apart(path, "Parquet", columns=wanted, asked=now().describe())
     found: dict[str, NDArray[Any]] = {}
     row = by_id(None)
     for option, name in stored["special"].items():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat.data.asked import Asked
 from gsat.data.memory import fits
 from gsat.data.rules import NAME_IT, among, brief, distinct, extra
 
@@ -16,7 +17,7 @@ BLOCK = 2**22  # numbers in a block of rows
 Parts = Iterator[tuple[str, Any]]
 
 
-def parts(path: Path, *, columns: dict[str, str], prepared: Callable[[], None]) -> Parts:
+def parts(path: Path, *, columns: dict[str, str], asked: dict[str, Any], prepared: Callable[[], None]) -> Parts:
     """The columns by option, the names of the features, the shape of the matrix and its blocks of rows."""
     parquet = extra("pyarrow.parquet", "pyarrow", ".parquet")
     arrow = extra("pyarrow", "pyarrow", ".parquet")
@@ -34,7 +35,11 @@ def parts(path: Path, *, columns: dict[str, str], prepared: Callable[[], None]) 
             fits(path, f"column {name!r} ({n_rows} rows)", 8 * n_rows)
             content = file.read(columns=[name], use_threads=False).column(name)
             yield option, _annotation(path, f"{option}={name!r}", content, arrow)
-        features = [name for name in names if name not in {*stored, *special.values()}]
+        wanted = Asked(tuple(asked["drop"]), tuple(asked["features"]))
+        features = wanted.kept(path, [name for name in names if name not in {*stored, *special.values()}])
+        if asked["known"] is not None:  # of a model: what else is in the file need not be numbers
+            known = set(asked["known"])
+            features = [each for each in features if each in known or _is_number(schema.field(each).type, arrow.types)]
         for name in features:
             _check_numbers(path, file, schema.field(name), arrow.types)
         fits(path, f"features ({n_rows}, {len(features)}) as float32", 4 * n_rows * len(features))

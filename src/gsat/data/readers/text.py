@@ -7,12 +7,14 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
+from itertools import tee
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat.data.asked import now
 from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, checked
 from gsat.data.rules import NAME_IT, among, brief, distinct, not_utf8
@@ -41,7 +43,14 @@ def read_text(path: Path, *, label: str | None = None, batch: str | None = None,
         if name is not None
     }
     unused = {0} if not header[0] else set()  # row names are never features
-    features = [j for j in range(len(header)) if j not in {*at.values(), *unused}]
+    others = [j for j in range(len(header)) if j not in {*at.values(), *unused}]
+    chosen = set(now().kept(path, [header[j] for j in others]))
+    features = [j for j in others if header[j] in chosen]
+    if (known := now().known) is not None:  # of a model: what else is in the file need not be numbers
+        rows, ahead = tee(rows)
+        _, first = next(ahead, (0, header))
+        del ahead
+        features = [j for j in features if header[j] in known or _is_number(first[j])]
     _check_size(path, len(features), len(at))
     kept: dict[str, list[str]] = {option: [] for option in at}
     lines: list[int] = []
@@ -117,6 +126,14 @@ def _check_size(path: Path, n_features: int, n_kept: int) -> None:
         seen = [stream.read(SAMPLE) for start in starts if stream.seek(start) == start]
     rows = sum(block.count(b"\n") for block in seen) * size // max(sum(map(len, seen)), 1) - 1
     fits(path, f"about {rows} rows of {n_features} numbers", rows * (4 * n_features + ROW + CELL * n_kept))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return cell.strip() in MISSING
+    return True
 
 
 def as_numbers(values: NDArray[Any]) -> NDArray[Any]:
