@@ -127,7 +127,7 @@ def _pairs(found: dict[str, Any]) -> Markup:
     possible = about.get("n_pairs", len(pairs)) if isinstance(about, dict) else len(pairs)
     note = f"The {len(rows)} pairs with the most samples, of {possible:,}." if possible > len(rows) else ""
     header = ["batches", "samples compared", "classes", "they differ by", "distance", "p-value"]
-    return table("Two batches at a time", header, rows, note=note)
+    return table("Two batches at a time", header, rows, note=note, class_="matrix")
 
 
 def _number(value: Any) -> float | None:
