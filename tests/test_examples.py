@@ -5,6 +5,7 @@ import importlib
 import inspect
 
 import pytest
+import torch
 
 import gsat
 
@@ -44,6 +45,7 @@ def examples(name):
 @pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option is deprecated")  # in anndata, with pandas 3
 def test_the_example_runs(name, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
     found = examples(name)
     assert found.examples, f"{name} has no example"
     assert "\nExamples\n--------\n" in inspect.getdoc(PUBLIC[name])
