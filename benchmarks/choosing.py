@@ -4,6 +4,11 @@ The candidates of the method "GSAT all" of `gsat reproduce shifts --scale cpu` a
 seed, on the first held-out batches of some tasks: balanced accuracy in percent on the batch that is held out.
 
     python benchmarks/choosing.py --tasks bladderbatch stemcells gas-drift --held-out 2
+
+Of a run of that experiment, what is taken with and without LDA, and differences over the sets with Student's 95 %
+interval; nothing is trained, and averages, which need the probabilities, are not there:
+
+    python benchmarks/choosing.py --results results/shifts/results.csv
 """
 
 import argparse
@@ -19,6 +24,7 @@ from gsat.experiments.shift_choice import GSAT_ALL, METHODS, PREPARED, Methods, 
 from gsat.experiments.shift_folds import averaged, fold
 from gsat.experiments.shift_tasks import chosen_tasks, loaded
 from gsat.experiments.shifts import SETTINGS
+from gsat.theory.intervals import student
 
 OURS = METHODS[GSAT_ALL + PREPARED]
 SHOWN = Methods(
@@ -44,12 +50,29 @@ def measured(task: Any, held_out: str) -> pd.DataFrame:
     return (100 * found).assign(**about, hindsight=100 * taken["hindsight"])
 
 
+def of_run(path: Path) -> None:
+    """Print what is taken of the candidates of a run, set by set, and the gain of LDA."""
+    candidates = over_seeds(pd.read_csv(path))
+    taken = chosen(candidates, SHOWN.all)
+    by_set = taken.pivot_table(index="data", columns="defence", values="balanced_accuracy", sort=False)
+    print((100 * by_set).round(1).to_string())
+    print((100 * by_set.mean()).round(1).to_string())
+    for other in ("without LDA", SHOWN.all[0].name, SHOWN.all[1].name):
+        gain = 100 * (by_set["with LDA"] - by_set[other])
+        low, high = student(gain.to_numpy(), 0.95)
+        print(f"with LDA less {other}: {gain.mean():+.1f} ({low:.1f} to {high:.1f}), better on {(gain > 0).sum()} sets")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["bladderbatch", "stemcells", "gas-drift"])
     parser.add_argument("--held-out", type=int, default=2, help="batches of a task")
     parser.add_argument("--out", type=Path, help="a file that gets the rows of each batch when it is done")
+    parser.add_argument("--results", type=Path, help="results.csv of a run of the experiment: nothing is trained")
     asked = parser.parse_args()
+    if asked.results is not None:
+        of_run(asked.results)
+        return
     torch.set_num_threads(1)
     found = []
     for task in chosen_tasks(tuple(asked.tasks)):

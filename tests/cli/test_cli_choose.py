@@ -9,9 +9,18 @@ from typer.testing import CliRunner
 
 import gsat
 from gsat.cli import app
+from gsat.estimators import leaving_out
 
 QUICK = ["--n-outer", "15", "--n-inner", "2", "--group-size", "40", "--eta0", "0.01"]
 COLUMNS = ["--label", "kind", "--batch", "lab"]
+
+
+def genes(path):
+    return pd.read_csv(path).filter(like="g")
+
+
+def labs_of(path):
+    return pd.read_csv(path)["lab"]
 
 
 def run(*args, code=0):
@@ -80,10 +89,14 @@ def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp
     config = json.loads((out / "config.json").read_text())
     best = tried.iloc[0]
     assert best["rank_test_score"] == 1
-    assert len(tried) == 3 + 24 + 16  # ERM and linear models with each preparation, GSAT
-    assert best["defence"] == config["defence"] == config["choice"]["defence"]
-    assert best["prepare"] == config["prepare"] == gsat.load(out).prepare
-    assert str(best["defence"]) in found["chosen"]
+    assert len(tried) == 3 + 24 + 12 + 16  # ERM, logistic regression and LDA with each preparation, GSAT
+    assert best["defence"] == config["defence"] == config["choice"][0]["defence"]
+    members = gsat.load(out).estimators_
+    assert len(members) == len(config["choice"]) == 14  # the best quarter of 55
+    assert [one.prepare for one in members] == [one["prepare"] for one in config["choice"]]
+    assert found["chosen"].startswith("the average of 14 (")
+    assert f"the best of them {best['defence']}, prepare {best['prepare']}" in found["chosen"]
+    assert len((out / "choice.jsonl").read_text().splitlines()) == 55 * 4  # left-out labs
     assert found["test_accuracy"] > 0.6
     run("predict", out, samples, "--label", "kind", "--out", tmp_path / "predictions.csv")
     assert len(pd.read_csv(tmp_path / "predictions.csv")) == 160
@@ -91,7 +104,8 @@ def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp
 
 def test_the_preparation_is_chosen_by_name_too(samples, tmp_path):
     options = [*COLUMNS, *QUICK[:2], "--choose", "--prepare", "choose", "--metric", "between"]
-    run("train", samples, *options, "--out", tmp_path / "run")
+    run("train", samples, *options, "--combine", "best", "--out", tmp_path / "run")
+    assert not hasattr(gsat.load(tmp_path / "run"), "estimators_")
     assert set(pd.read_csv(tmp_path / "run" / "choice.csv")["prepare"]) == {"none", "centre", "zscore"}
     assert json.loads((tmp_path / "run" / "config.json").read_text())["metric"] == "between"
 
@@ -107,20 +121,65 @@ def test_a_metric_of_batches_needs_them(samples, tmp_path):
 def test_a_chosen_run_is_resumed_with_what_was_chosen(samples, tmp_path):
     out = tmp_path / "run"
     run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--out", out)
-    before = gsat.load(out)
+    before = gsat.load(out).predict_proba(genes(samples), labs_of(samples))
     again = run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--out", out, "--resume")
     assert "chosen" in again.output
-    np.testing.assert_array_equal(gsat.load(out).mean_, before.mean_)
+    np.testing.assert_allclose(gsat.load(out).predict_proba(genes(samples), labs_of(samples)), before, atol=1e-6)
     said = " ".join(run("train", samples, *COLUMNS, *QUICK, "--out", out, "--resume", code=2).output.split())
     assert "--resume needs the options of the run: " in said
     assert "choice was" in said
+
+
+def test_a_choice_that_was_stopped_goes_on_where_it_was(samples, tmp_path, monkeypatch):
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    options = [*COLUMNS, "--n-outer", "3", "--n-inner", "1", "--choose", "--prepare", "none"]
+    run("train", samples, *options, "--out", whole)
+    with monkeypatch.context() as patched:
+        stop_at_training(patched, 30)
+        assert CliRunner().invoke(app, ["train", str(samples), *options, "--out", str(out)]).exit_code != 0
+    kept = (out / "choice.jsonl").read_text().splitlines()
+    assert len(kept) == 30
+    said = run("predict", out, samples, "--label", "kind", "--out", tmp_path / "p.csv", code=2).output
+    assert "its training was stopped; --resume goes on with it" in " ".join(said.split())
+    with (out / "choice.jsonl").open("a") as file:  # what a kill leaves: the beginning of a line
+        file.write(kept[0][:20])
+    trainings = count_trainings(monkeypatch)
+    run("train", samples, *options, "--out", out, "--resume")
+    every = (whole / "choice.jsonl").read_text().splitlines()
+    assert len(trainings) == len(every) - 30
+    lines = (out / "choice.jsonl").read_text().splitlines()
+    assert lines[:30] == kept
+    assert [json.loads(line)["key"] for line in lines if line.endswith("}")] == [json.loads(o)["key"] for o in every]
+    chosen = [json.loads((each / "config.json").read_text())["choice"] for each in (whole, out)]
+    assert chosen[0] == chosen[1]
+    found = [gsat.load(each).predict_proba(genes(samples), labs_of(samples)) for each in (whole, out)]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+
+
+def stop_at_training(patched, n):
+    """The n-th training on a fold is the last."""
+    trained, one = [], leaving_out._one
+
+    def until(*args):
+        if len(trained) == n:
+            raise KeyboardInterrupt
+        trained.append(args)
+        return one(*args)
+
+    patched.setattr(leaving_out, "_one", until)
+
+
+def count_trainings(patched):
+    trained, one = [], leaving_out._one
+    patched.setattr(leaving_out, "_one", lambda *args: (trained.append(args[0]), one(*args))[1])
+    return trained
 
 
 def test_a_run_that_was_not_chosen_is_not_resumed_with_choose(samples, tmp_path):
     out = tmp_path / "run"
     run("train", samples, *COLUMNS, *QUICK, "--out", out)
     said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--resume", code=2).output
-    assert "begun with --choose and has chosen" in " ".join(said.split())
+    assert "--resume needs a run that was begun with --choose, got" in " ".join(said.split())
     said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, code=2).output
     assert "--out must be a new or empty folder" in " ".join(said.split())
 
@@ -136,6 +195,12 @@ def test_a_run_that_was_not_chosen_is_not_resumed_with_choose(samples, tmp_path)
         (["--choose", "--budget", "0.05"], "--choose chooses the budget on batches left out: leave out --budget"),
         (["--choose", "--gamma", "3"], "--choose chooses the gamma on batches left out: leave out --gamma"),
         (["--choose", "--metric", "none"], "leave out --metric none, or --choose"),
+        (["--choose", "--eps", "0.1"], "--choose tries no defence with a norm bound: leave out --eps, or --choose"),
+        (["--choose", "--combine", "all"], "--combine must be one of best, average, got 'all'"),
+        (["--combine", "best"], "--combine says what becomes of the candidates of --choose: leave it out, or give"),
+        (["--eps", "0.1"], "--eps is the norm bound of defences that are not GSAT, got --defence low-rank: give it as"),
+        (["--defence", "pgd", "--budget", "0.1"], "unstructured), got --defence pgd: give it as --eps"),
+        (["--defence", "erm", "--eps", "0.1"], "--defence erm moves no sample: leave out --eps, or take another"),
         (["--prepare", "choose"], "--prepare choose needs --choose"),
         (["--defence", "pgd", "--gamma", "3"], "--gamma is for the structures of GSAT"),
         (["--defence", "erm", "--metric", "within"], "low-rank, unstructured), got --defence erm"),
@@ -160,6 +225,8 @@ def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(sampl
     assert "model-single was trained beside it for that" in " ".join(told.split()).replace("- ", "-")
     run("predict", out / "model-single", one, *COLUMNS, "--out", tmp_path / "p.csv")
     assert len(pd.read_csv(tmp_path / "p.csv")) == 1
+    told = run("attack", out, code=2).output
+    assert "must hold one model to attack, got an average of 14" in " ".join(told.split())
     run("train", samples, *COLUMNS, *QUICK, "--out", out, "--force")
     assert not (out / "model-single").exists()
 

@@ -10,7 +10,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gsat
+from gsat.estimators import candidates, leaving_out
 from gsat.estimators.candidates import chosen
+from gsat.estimators.kept import Kept
 from gsat.estimators.leaving_out import Scores, folds_of, judged
 
 D = 8
@@ -231,8 +233,8 @@ def test_judged_by_hand():
 def quiet_search(model, X, y, batch):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        candidates, *_ = model.search(X, y, batch)
-    return candidates, " ".join(str(one.message) for one in told)
+        tried, *_ = model.search(X, y, batch)
+    return tried, " ".join(str(one.message) for one in told)
 
 
 def test_a_batch_of_one_sample_cannot_be_centred():
@@ -319,3 +321,106 @@ def test_lists_are_lists(options, message):
         small(**options).fit(X, y, batch=batch)
     with pytest.raises(ValueError, match=r"batch must have one id per sample \(240\), got shape \(5,\)"):
         small().fit(X, y, batch=batch[:5])
+
+
+# averages of the best quarter
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    X, y, batch = shifted(size=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return small(combine="average", hidden=(5,), gammas=(0.0,)).fit(X, y, batch=batch), X, y, batch
+
+
+def test_the_best_quarter_predicts_together(averaged):
+    model, X, _, batch = averaged
+    results = model.cv_results_
+    order = np.lexsort((results["mean_test_loss"], -results["mean_test_score"].round(9)))
+    members = model.estimator_.estimators_
+    assert len(results["params"]) == 3 + 6 + 6 + 1
+    assert [chosen(one) for one in members] == [results["params"][i] for i in order[:4]]
+    assert model.best_params_ == chosen(members[0]) == chosen(model.best_estimator_)
+    mean = np.mean([one.predict_proba(X, batch) for one in members], axis=0)
+    np.testing.assert_allclose(model.predict_proba(X, batch), mean)
+    np.testing.assert_array_equal(model.predict(X, batch), model.classes_[mean.argmax(1)])
+
+
+def test_an_average_with_a_centred_member_has_another_for_single_samples(averaged, tmp_path):
+    model, X, _, batch = averaged
+    assert model.estimator_.prepare == "centre"
+    with pytest.raises(ValueError, match=r"got one: .*single_estimator_ predicts .* instead of .* by the best member"):
+        model.predict(X[:1])
+    single = model.single_estimator_
+    assert all(one.prepare != "centre" for one in single.estimators_)
+    assert len(single.estimators_) == 3  # a quarter of ten, three at least
+    model.save(tmp_path / "model")
+    again, alone = gsat.load(tmp_path / "model"), gsat.load(tmp_path / "model-single")
+    np.testing.assert_allclose(again.predict_proba(X, batch), model.predict_proba(X, batch), atol=1e-6)
+    np.testing.assert_allclose(alone.predict_proba(X[:1]), single.predict_proba(X[:1]), atol=1e-6)
+
+
+def test_an_average_is_not_attacked_but_its_best_member_is(averaged):
+    model, X, y, batch = averaged
+    attack = gsat.attacks.PGD(0.3, steps=2)
+    with pytest.raises(TypeError, match=r"GSATClassifierCV that averages several, .* evaluate best_estimator_"):
+        gsat.evaluate(model, X, y, attack, batch=batch)
+    assert len(gsat.evaluate(model.best_estimator_, X, y, attack, batch=batch)) == 2
+
+
+def test_members_are_averaged_by_default():
+    assert gsat.GSATClassifierCV().combine == "average"
+    scores = Scores(np.linspace(0, 1, 20)[:, None], np.zeros((20, 1)), np.ones((20, 1)))
+    assert scores.leading("average") == [19, 18, 17, 16, 15]
+    assert scores.leading("average", [3, 8]) == [8, 3]
+    assert scores.leading("best") == [scores.best()] == [19]
+
+
+def test_rows_that_belong_together_stay_together(monkeypatch):
+    X, y, _ = shifted(n=90)
+    people = np.array([f"p{i // 5}" for i in range(90)])
+    template = gsat.GSATClassifier(n_outer=5, group_size=32, early_stopping=True)
+    seen = []
+
+    def kept(self, X, y, **options):
+        seen.append((len(X), options["groups"]))
+        return fit(self, X, y, **options)
+
+    fit = gsat.GSATClassifier.fit
+    monkeypatch.setattr(gsat.GSATClassifier, "fit", kept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(estimator=template, cv=3, prepare="none", hidden=(5,), gammas=()).fit(X, y, groups=people)
+    assert model.n_splits_ == 3
+    assert [n for n, groups in seen if len(groups) != n] == []
+    assert all(np.unique(groups, return_counts=True)[1].tolist() == [5] * (n // 5) for n, groups in seen)
+    with pytest.raises(ValueError, match=r"groups must have one id per sample \(90\), got 3"):
+        small().fit(X, y, groups=[1, 2, 3])
+
+
+def test_lda_is_left_out_where_it_would_be_too_large(monkeypatch):
+    monkeypatch.setattr(candidates, "LARGEST_SIDE", 7)
+    X, y, batch = shifted()
+    tried, told = quiet_search(small(), X, y, batch)
+    assert not any(isinstance(one, gsat.LDAClassifier) for one in tried)
+    assert "LDA is no candidate: it solves with a square matrix of samples or features, of which there are 240" in told
+    assert "LDA" not in quiet_search(small(shrinkages=()), X, y, batch)[1]
+
+
+def test_scores_that_are_kept_are_not_found_again(tmp_path, monkeypatch):
+    X, y, batch = shifted()
+    model, path = small(prepare="none", hidden=(5,)), tmp_path / "scores.jsonl"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, first, _ = model.search(X, y, batch, kept=Kept(path))
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([*lines[:5], b'{"key": "x"}\n', b"[1]\n", b"\xff\n", *lines[6:], lines[5][:30]]))
+        trained, one = [], leaving_out._one
+        monkeypatch.setattr(leaving_out, "_one", lambda *args: (trained.append(args), one(*args))[1])
+        _, second, _ = model.search(X, y, batch, kept=Kept(path))
+        assert len(trained) == 1  # the line that was cut off
+        np.testing.assert_array_equal(second.accuracy, first.accuracy)
+        np.testing.assert_allclose(second.loss, first.loss)
+        model.search(X, np.roll(y, 1), batch, kept=Kept(path))
+    assert len(trained) == 1 + first.accuracy.size  # other labels are other scores

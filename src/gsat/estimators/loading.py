@@ -200,7 +200,7 @@ def _model_folder(path: Path) -> Path:
     """The folder of the model, where `path` is that or the folder of a run."""
     if not (path / "model.json").exists() and (path / "model" / "model.json").exists():
         return path / "model"
-    if (path / "checkpoint").is_dir():
+    if (path / "checkpoint").is_dir() or (path / "choice.jsonl").is_file():
         raise FileNotFoundError(f"{path} has no model yet: its training was stopped; --resume goes on with it")
     return path
 
