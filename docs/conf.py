@@ -58,6 +58,7 @@ html_math_renderer = "mathml"
 
 html_theme = "sphinx_book_theme"
 html_title = "gsat"
+html_context = {"default_mode": "auto"}  # light or dark, as the reader has it
 html_static_path = ["_static"]
 html_css_files = ["gsat.css"]
 html_show_sourcelink = False
@@ -65,6 +66,7 @@ html_copy_source = False
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "navbar_persistent": [],
     "show_toc_level": 2,
     "home_page_in_toc": True,
     "show_navbar_depth": 1,

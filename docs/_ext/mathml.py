@@ -11,10 +11,13 @@ from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
 
+BARS = ("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')  # else a bar with an exponent is longer than the other
+
+
 def mathml(formula: str, *, block: bool) -> str:
     """The formula as MathML."""
     try:
-        return tex2mathml(formula, as_block=block)
+        return tex2mathml(formula, as_block=block).replace(*BARS)
     except MathError as error:
         raise ExtensionError(f"the formula {formula.strip()!r} cannot be drawn: {error}") from error
 
