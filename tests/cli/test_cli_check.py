@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 import gsat
 from gsat.cli import app
 from gsat.experiments import check_folds, checking
+from gsat.experiments.check_commands import in_python, options
 from gsat.experiments.check_methods import METHODS, TITLES
-from gsat.experiments.shift_candidates import Setting
+from gsat.experiments.shift_candidates import Candidate, Setting
 
 TINY = Setting(
     budgets=(0.1,), metric_budgets=(0.1,), lengths=(1.0,), cs=(0.1,), metric_cs=(), shrinkages=(0.3,),
@@ -48,6 +49,11 @@ def samples(tmp_path_factory):
     path = tmp_path_factory.mktemp("samples") / "samples.csv"
     frame.to_csv(path, index=False)
     return path
+
+
+@pytest.fixture(scope="module")
+def frame(samples):
+    return pd.read_csv(samples)
 
 
 def test_a_check_that_was_stopped_goes_on_and_ends_alike(samples, tmp_path, monkeypatch):
@@ -125,14 +131,47 @@ def test_train_takes_linear_models(samples, tmp_path, extra, words):
     assert json.loads((tmp_path / "x" / "config.json").read_text())["defence"] == "linear"
 
 
+@pytest.mark.parametrize(
+    "one",
+    [
+        Candidate("logistic", 0.1, prepare="zscore"),
+        Candidate("erm", 2.0, prepare="centre", hidden=100),
+        Candidate("pgd", 0.1, hidden=100),
+        Candidate("universal", 0.1, hidden=100),
+        Candidate("low-rank", 0.1, "auto", 10.0, hidden=100),
+    ],
+    ids=lambda one: one.family,
+)
+@pytest.mark.parametrize("learnt", ["batches", "within"])
+def test_every_method_is_trained_as_the_lines_say(samples, frame, tmp_path, one, learnt):
+    """By the options of the command and by the line of Python: a model of the same kind with the same settings."""
+    out = tmp_path / "model"
+    words = options(one, TINY, learnt=learnt)
+    run("train", samples, "--label", "kind", "--batch", "lab", *words, "--test-fraction", 0, "--out", out)
+    given = {"gsat": gsat, "X": frame.filter(like="g"), "y": frame["kind"], "batch": frame["lab"]}
+    plain = eval(in_python(one, TINY, by_batch=True, learnt=learnt), given)
+    loaded = gsat.load(out / "model")
+    assert type(loaded) is type(plain)
+    first, second = (model.get_params() for model in (loaded, plain))
+    own = {"module", "module_options", "random_state", "n_inner" if one.family == "erm" else ""}
+    isotropic = {"metric", "gamma"} if one.metric == "none" and one.family != "logistic" else set()  # gamma is 0 there
+    assert {k: v for k, v in first.items() if k not in own | isotropic} == {
+        k: v for k, v in second.items() if k not in own | isotropic
+    }
+    for model in (loaded, plain):
+        assert (getattr(model, "metric_", None) is not None) == (one.metric == "auto")
+    assert loaded.predict(given["X"], given["batch"]).shape == (90,)
+
+
+def test_the_line_that_chooses_anew_runs(samples, tmp_path):
+    words = options(None, TINY, learnt="batches")
+    found = run("train", samples, "--label", "kind", "--batch", "lab", *words, "--out", tmp_path / "x")
+    assert "chosen" in found.output
+
+
 def test_train_refuses_c_for_others(samples, tmp_path):
     found = run("train", samples, "--label", "kind", "--c", 3, "--out", tmp_path / "x", code=2)
     assert "--c is for --defence linear, got --defence low-rank" in found.output
-
-
-@pytest.fixture(scope="module")
-def frame(samples):
-    return pd.read_csv(samples)
 
 
 def test_the_function(frame, tmp_path, capsys):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gsat.data import Table, make_batches
-from gsat.experiments.check_folds import preparations, sides, training_rows
+from gsat.experiments.check_folds import missed, preparations, sides, training_rows
 from gsat.experiments.check_subject import Limits, subject_of, thinned
 
 LIMITS = Limits()
@@ -109,6 +109,13 @@ def test_the_tested_batch_chooses_nothing():
     for a, b in zip(one.inner, two.inner, strict=True):
         np.testing.assert_array_equal(a.away.X, b.away.X)
         assert set(a.train.batch) | set(a.away.batch) == {"b1", "b2"}
+
+
+def test_classes_that_are_never_recognised_are_named():
+    split = sides(subject_of(table([12, 12, 12]), LIMITS), "b0", 2).outer
+    assert missed(np.eye(3)[split.y], split) == ""
+    assert missed(np.eye(3)[np.minimum(split.y, 1)], split) == "2"
+    assert missed(np.eye(3)[np.zeros_like(split.y)], split) == "1, 2"
 
 
 def test_large_data_is_thinned_and_that_is_said():

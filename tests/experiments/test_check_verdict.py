@@ -176,6 +176,7 @@ def test_the_result_shows_itself():
         {
             "tested": batch, "method": name, **dict.fromkeys(CANDIDATE, 0), "inner": 0.5, "candidates": 3,
             "sees_batch": name.endswith("(prepared)"), "balanced_accuracy": table.at[batch, name] / 100,
+            "missed": "B" if (batch, name) == ("b1", "low-rank, metric") else "",
         }
         for batch in table.index
         for name in table
@@ -186,6 +187,9 @@ def test_the_result_shows_itself():
     assert found.method == "GSAT low-rank in the metric"
     assert "+5.0 [+4.7, +5.3] *" in str(found)
     assert "6 of 6" in str(found)
+    assert found.notes[1:] == (
+        "GSAT low-rank in the metric recognises no sample of class B where batch b1 is left out.",
+    )
     assert len(repr(found)) < 400
     html = found._repr_html_()
     assert "&lt;b&gt;few" in html

@@ -81,9 +81,19 @@ def tried(place: Place, data: str, tested: str, setting: Setting, candidates: li
 def taken(
     place: Place, data: str, tested: str, setting: Setting, seed: int, candidates: list[dict[str, Any]]
 ) -> pd.DataFrame:
-    """Candidates trained on all other units, and tested on this one."""
+    """Candidates trained on all other units, and tested on this one; `missed` names the classes never recognised."""
     outer = sides(place.subject, tested, setting.folds).outer
-    return pd.DataFrame([test_of(Candidate(**one), outer, setting, seed)[0] for one in candidates])
+    rows = []
+    for one in candidates:
+        row, share = test_of(Candidate(**one), outer, setting, seed)
+        rows.append({**row, "missed": missed(share, outer)})
+    return pd.DataFrame(rows)
+
+
+def missed(share: NDArray[np.float64], split: Split) -> str:
+    """The classes of which no tested sample is recognised, by probabilities (n, classes)."""
+    named = np.unique(np.asarray(split.train.y))[share.argmax(axis=1)]
+    return ", ".join(str(one) for one in np.unique(split.y) if not (named[split.y == one] == one).any())
 
 
 @dataclass(frozen=True)

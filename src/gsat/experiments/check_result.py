@@ -75,6 +75,7 @@ class CheckResult:
         about = choice.groupby("method")["candidates"].max()
         table = table_of(scores).set_index("method").assign(whole_batch=seeing, candidates=about)
         names = table.index.map(TITLES)
+        notes = [*notes, *_missed(choice, found.method or REFERENCE, by_batch=by_batch)]
         return cls(
             table.set_axis(names),
             found.sentence,
@@ -176,6 +177,17 @@ class CheckResult:
         code = f"<pre>{escape(self.command)}</pre>" if self.command else ""
         table = self.shown().to_html(border=0)
         return f"{head}{table}<p><small>{escape(FOOTNOTE)}</small></p><ul>{notes}</ul>{code}"
+
+
+def _missed(choice: pd.DataFrame, method: str, *, by_batch: bool) -> list[str]:
+    """Classes that the advised method never recognises, which a mean over classes hides."""
+    rows = choice[(choice["method"] == method) & (choice["missed"] != "")]
+    what = "batch " if by_batch else ""
+    return [
+        f"{TITLES[method][0].upper()}{TITLES[method][1:]} recognises no sample of class {row.missed} where "
+        f"{what}{row.tested} is left out."
+        for row in rows.itertuples()
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -53,7 +53,7 @@ class Search:
         tested, method, those of `Candidate`, inner: what the method took by left-out training batches, and how it did
         balanced_accuracy, accuracy:                 on the tested unit, means over the seeds
         candidates, sees_batch:                      how many it chose from, and whether the whole unit must be seen
-        n_test:                                      samples that were tested
+        n_test, missed:                              samples that were tested; classes that are never recognised
         """
         with bar(self.seconds(), progress) as advance:
 
@@ -68,8 +68,9 @@ class Search:
             rows = pd.concat([plain, done(self.second(plain), second)], ignore_index=True)
             choice = self.choice(rows)
             measured = done(self.third(choice), third)
-        means = measured.groupby(["tested", *CANDIDATE], sort=False)[["balanced_accuracy", "accuracy", "n_test"]].mean()
-        return choice.merge(means.reset_index(), on=["tested", *CANDIDATE], how="left")
+        found = measured.groupby(["tested", *CANDIDATE], sort=False)
+        means = found[["balanced_accuracy", "accuracy", "n_test"]].mean().assign(missed=found["missed"].first())
+        return choice.merge(means.reset_index().fillna({"missed": ""}), on=["tested", *CANDIDATE], how="left")
 
     def first(self) -> Stage:
         """ERM with each preparation, and all linear models."""

@@ -101,13 +101,13 @@ def _methods(check: Checked) -> Markup:
         rows.append(
             [
                 Markup(tag("span", name)),
-                *cells,
                 _share(float(row["mean"]), highest),
                 Cell("", float("nan")) if pd.isna(gap) else Cell(_points(row), float(gap)),
+                *cells,
                 Cell(f"{int(row['whole_batch'])} of {n}" if row["whole_batch"] else "", float(row["whole_batch"])),
             ]
         )
-    return table("Balanced accuracy", ["method", *units, "mean", "difference", "whole batch"], rows, note=READING)
+    return table("Balanced accuracy", ["method", "mean", "difference", *units, "whole batch"], rows, note=READING)
 
 
 def _differences(check: Checked, figures: Figures) -> Markup:
