@@ -208,18 +208,10 @@ def test_unsure_predictions_are_unassigned(folder, normalised, tmp_path):
 def test_raw_of_anndata_is_a_layer(tmp_path):
     X, known = counts(4)
     index = pd.Index(known["cell"].to_numpy(dtype=object), dtype=object)
-    obs = pd.DataFrame(
-        {
-            "kind": pd.Categorical.from_codes(
-                known["kind"].eq("T").to_numpy(dtype=int), pd.Index(["B", "T"], dtype=object)
-            )
-        },
-        index,
-    )
-    whole = anndata.AnnData(X.astype(np.float32), obs, pd.DataFrame(index=pd.Index(GENES, dtype=object)))
-    part = whole[:, :5].copy()
-    part.X = np.log1p(part.X)
-    part.raw = whole
+    kinds = pd.Categorical.from_codes(known["kind"].eq("T").to_numpy(dtype=int), pd.Index(["B", "T"], dtype=object))
+    obs, var = pd.DataFrame({"kind": kinds}, index), pd.DataFrame(index=pd.Index(GENES, dtype=object))
+    part = anndata.AnnData(np.log1p(X[:, :5]).astype(np.float32), obs, var[:5])
+    part.raw = anndata.AnnData(X.astype(np.float32), obs, var)
     part.write_h5ad(tmp_path / "x.h5ad")
     table = gsat.data.load(tmp_path / "x.h5ad", label="kind", layer="raw")
     assert table.feature_names == tuple(GENES)
