@@ -96,7 +96,8 @@ def complaint(name: str, path: Path, before: Table, touched: Path) -> str | None
             table = load(path, **options_of(name, path))
     except (ValueError, OSError) as error:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        if (touched.name if name in (*SETS, "mtx") else path.stem) not in text and path.name not in text:
+        wanted = path.parent.name if name == "mtx" else touched.name if name in SETS else path.stem
+        if wanted not in text:  # a barcode that was changed is missing from the table of cells
             return f"an error that does not name the file: {text[:300]}"
         return None if len(text) < SHOWN else f"an error of {len(text)} characters: {text[:300]}"
     except BaseException as error:

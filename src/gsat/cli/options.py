@@ -34,9 +34,7 @@ PredictedBatch = Annotated[
 NotAFeature = Annotated[str | None, typer.Option(help="A column that is not a feature.")]
 Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
 Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X; raw is .raw.")]
-Pheno = Annotated[
-    Path | None, typer.Option(help="PLINK, .mtx: a .csv or .tsv table with IID or barcode, and the label.")
-]
+Pheno = Annotated[Path | None, typer.Option(help="PLINK, .mtx: a .csv or .tsv with IID or barcode, and the label.")]
 Missing = Annotated[
     str | None, typer.Option(help='PLINK: what genotypes without a call become: "mean", "error" or a number.')
 ]
