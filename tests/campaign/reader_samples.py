@@ -71,6 +71,19 @@ def write_plink(path):
     return path
 
 
+def write_mtx(path):
+    """Counts beside barcodes.tsv and features.tsv, and samples.tsv with what is known of the cells."""
+    rows, columns = np.nonzero(CALLS)
+    lines = [f"{j + 1} {i + 1} {int(CALLS[i, j])}" for i, j in zip(rows, columns, strict=True)]
+    head = ["%%MatrixMarket matrix coordinate integer general", "%", f"{D} {N} {len(lines)}"]
+    path.write_text("\n".join([*head, *lines, ""]))
+    path.with_name("barcodes.tsv").write_text("\n".join([*IDS, ""]))
+    path.with_name("features.tsv").write_text("".join(f"{name}\tsymbol of {name}\tGene Expression\n" for name in NAMES))
+    known = pd.DataFrame({"barcode": IDS, "y": Y, "b": BATCH})
+    known.to_csv(path.with_name("samples.tsv"), sep="\t", index=False)
+    return path
+
+
 def write_idx(path):
     path.write_bytes(struct.pack(">BBBBII", 0, 0, 8, 2, N, D) + bytes(range(N * D)))
     return path

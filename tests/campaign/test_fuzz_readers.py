@@ -33,6 +33,7 @@ FORMATS = {  # ending: how to write a good file
     "h5ad": (".h5ad", samples.write_h5ad),
     "sparse": (".h5ad", samples.write_sparse),
     "plink": (".bed", samples.write_plink),
+    "mtx": (".mtx", samples.write_mtx),
     "idx": (".idx", samples.write_idx),
     "idx.gz": (".gz", samples.write_idx_gz),
 }
@@ -92,11 +93,11 @@ def complaint(name: str, path: Path, before: Table, touched: Path) -> str | None
                 table = load(SETS[name][0], data_dir=path)
                 same = table.checksum == before.checksum and np.array_equal(table.X, before.X)
                 return None if same and table.y.tolist() == before.y.tolist() else "another set than before"
-            options = {"label": "phenotype", "missing": -1} if name == "plink" else {"label": "y", "batch": "b"}
-            table = load(path, **options)
+            table = load(path, **options_of(name, path))
     except (ValueError, OSError) as error:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        if (touched.name if name in SETS else path.stem) not in text:
+        wanted = path.parent.name if name == "mtx" else touched.name if name in SETS else path.stem
+        if wanted not in text:  # a barcode that was changed is missing from the table of cells
             return f"an error that does not name the file: {text[:300]}"
         return None if len(text) < SHOWN else f"an error of {len(text)} characters: {text[:300]}"
     except BaseException as error:
@@ -104,8 +105,15 @@ def complaint(name: str, path: Path, before: Table, touched: Path) -> str | None
     return malformed(table, path, name) or unequal(name, path, table, before, touched)
 
 
+def options_of(name: str, path: Path) -> dict:
+    if name == "plink":
+        return {"label": "phenotype", "missing": -1}
+    return {"label": "y", "batch": "b"} | ({"pheno": path.with_name("samples.tsv")} if name == "mtx" else {})
+
+
 def malformed(table: Table, path: Path, name: str) -> str | None:
     beside = [path.with_suffix(ending) for ending in (".bim", ".fam")] if name == "plink" else []
+    beside = [path.with_name(f"{each}.tsv") for each in ("barcodes", "features")] if name == "mtx" else beside
     checksum = hashlib.sha256(b"".join(each.read_bytes() for each in (path, *beside))).hexdigest()
     rules = {
         "float32": table.X.dtype == np.float32,
@@ -151,8 +159,8 @@ def run(name: str, count: int, folder: Path) -> list[str]:
         ending, write = FORMATS[name]
         path = write(folder / f"damaged{ending}")
         files = [path, *(path.with_suffix(each) for each in (".bim", ".fam") if name == "plink")]
-        options = {"label": "phenotype"} if name == "plink" else {"label": "y", "batch": "b"}
-        before = read_idx(path) if name.startswith("idx") else load(path, **options)
+        files += [path.with_name(f"{each}.tsv") for each in ("barcodes", "features", "samples") if name == "mtx"]
+        before = read_idx(path) if name.startswith("idx") else load(path, **options_of(name, path))
     good = {each: each.read_bytes() for each in files}
     apart.SILENCE = 20.0
     resource.setrlimit(resource.RLIMIT_AS, ((memory.address_space() or ROOM) + ROOM,) * 2)

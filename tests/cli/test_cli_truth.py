@@ -44,7 +44,7 @@ def test_a_batch_is_held_out_and_everything_is_stored(tmp_path):
     out = tmp_path / "run"
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--out", out))
     test = frame["lab"] == "lab0"
-    assert f"batches: batch lab0: {test.sum()} of 120 samples, the largest that leaves all classes" in text
+    assert f"held out batch lab0: {test.sum()} of 120 samples, the largest that leaves all classes" in text
     assert "flatter" not in text
     found = json.loads((out / "metrics.json").read_text())
     assert found["held_out"]["kind"] == "batches"

@@ -286,3 +286,36 @@ def test_nothing_is_prepared_by_default(data, new):
         clf = gsat.GSATClassifier(**{**QUICK, "n_outer": 10}).fit(X, y, batch=batch)
     np.testing.assert_array_equal(clf.predict_proba(new[0]), clf.predict_proba(new[0], new[2]))
     assert clf.predict(new[0][:1]).shape == (1,)
+
+
+def test_log_counts_per_million_by_hand_and_sparse():
+    X = np.array([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [10.0, 0.0, 30.0]])
+    wanted = np.log1p(1e6 * X / np.array([[4.0], [1.0], [40.0]]))
+    dense, thin = (prepared(each, "none", normalise="log1p-cpm") for each in (X, sparse.csr_array(X)))
+    np.testing.assert_allclose(dense[:], wanted)
+    assert sparse.issparse(thin[np.array([0, 2])])
+    np.testing.assert_allclose(thin[np.array([0, 2])].toarray(), wanted[[0, 2]])
+    with pytest.raises(ValueError, match="must hold counts >= 0 with normalise"):
+        prepared(-X, "none", normalise="log1p-cpm")[:]
+    with pytest.raises(ValueError, match="normalise must be one of none, log1p-cpm, zscore-samples, got 'cpm'"):
+        prepared(X, "none", normalise="cpm")
+
+
+@pytest.mark.parametrize("normalise", ["log1p-cpm", "zscore-samples"])
+@pytest.mark.parametrize("prepare", ["none", "centre"])
+def test_a_normalising_model_is_the_one_of_normalised_samples(normalise, prepare, tmp_path):
+    rng = np.random.default_rng(0)
+    y, batch = rng.integers(2, size=60), rng.integers(2, size=60)
+    X = rng.poisson(5 + 10 * y[:, None] * (np.arange(8) < 3)) * rng.integers(1, 5, 60)[:, None] + 0.0
+    if normalise == "log1p-cpm":
+        ready = np.log1p(1e6 * X / X.sum(1, keepdims=True))
+    else:
+        ready = (X - X.mean(1, keepdims=True)) / X.std(1, keepdims=True)
+    options = {"n_outer": 20, "n_inner": 2, "group_size": 30, "prepare": prepare, "random_state": 0}
+    plain = gsat.GSATClassifier(**options).fit(ready, y, batch=batch)
+    model = gsat.GSATClassifier(**options, normalise=normalise).fit(X, y, batch=batch)
+    wanted = plain.predict_proba(ready, batch)
+    np.testing.assert_allclose(model.predict_proba(X, batch), wanted, atol=1e-4)
+    model.save(tmp_path / "m")
+    np.testing.assert_allclose(gsat.load(tmp_path / "m").predict_proba(X, batch), wanted, atol=1e-4)
+    np.testing.assert_allclose(model.predict_proba(sparse.csr_array(X), batch), wanted, atol=1e-4)

@@ -18,7 +18,10 @@ def _seed(value: int) -> int:
 
 
 Data = Annotated[
-    str, typer.Argument(help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz), or a set of `gsat data list`.")
+    str,
+    typer.Argument(
+        help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz, .mtx or its folder), or a set of `gsat data list`."
+    ),
 ]
 Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]
 Batch = Annotated[str | None, typer.Option(help="The batch of each sample: a key of .obs, or a column.")]
@@ -30,8 +33,8 @@ PredictedBatch = Annotated[
 ]
 NotAFeature = Annotated[str | None, typer.Option(help="A column that is not a feature.")]
 Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
-Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X.")]
-Pheno = Annotated[Path | None, typer.Option(help="PLINK: a .csv or .tsv table with IID and the label.")]
+Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X; raw is .raw.")]
+Pheno = Annotated[Path | None, typer.Option(help="PLINK, .mtx: a .csv or .tsv with IID or barcode, and the label.")]
 Missing = Annotated[
     str | None, typer.Option(help='PLINK: what genotypes without a call become: "mean", "error" or a number.')
 ]

@@ -80,9 +80,6 @@ def predict(
             )
     X = table.X.reshape(len(table), -1)
     alignment = align(classifier, table.feature_names, X.shape[1], missing_features, loose=loose_names)
-    doubts = doubtful(run, classifier, table, alignment, least=unassigned_below)
-    for doubt in doubts:
-        warn(doubt)
     if classifier.prepare == "centre" and table.batch is None:
         typer.echo(f"gsat: the samples of {data} are taken as one batch; --batch would name their batches", err=True)
     try:
@@ -91,6 +88,9 @@ def predict(
         if classifier.prepare != "centre" or not (other := run / "model-single").exists():
             raise
         fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
+    doubts = doubtful(run, classifier, table, alignment, chances, least=unassigned_below)
+    for doubt in doubts:
+        warn(doubt)
     predicted = classifier.classes_[chances.argmax(1)]
     found = predictions(table, classifier.classes_, chances, label=label is not None, least=unassigned_below)
     write_table(out, found, raw_text=raw_text)
@@ -102,12 +102,19 @@ def predict(
         **({"missing": alignment.missing, "extra": alignment.extra} if as_json else {}),
         "predicted": counts if as_json else ", ".join(f"{name} {count}" for name, count in counts.items()),
     }
+    if unassigned_below is not None or classifier.calibrate:
+        calibrated = f"calibrated on held-out training rows, temperature {classifier.temperature_:.3g}"
+        summary["probabilities"] = calibrated if classifier.calibrate else "not calibrated"
     if classifier.normalise != "none":
         summary["normalised"] = f"{classifier.normalise}, by the model, as in training"
     if as_json:
         summary["warnings"] = doubts
     if label is not None and table.y is not None:
         summary |= _accuracy(predicted, table.y, classifier.classes_)
+    if label is not None and table.y is not None and unassigned_below is not None:
+        sure = chances.max(1) >= unassigned_below
+        some = _accuracy(predicted[sure], table.y[sure], classifier.classes_)
+        summary["of assigned"] = some["accuracy"]
     say(summary, as_json)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Asked:
                 if not any(_fits(name, pattern) for name in names):
                     raise AbsentError(
                         f"{path} must have the columns that {option}={pattern!r} names, it has {listed(names)}"
+                        f"{''.join(f'; did you mean {each!r}?' for each in get_close_matches(pattern, names, n=1))}"
                     )
             if patterns:
                 found = [name for name in found if any(_fits(name, pattern) for pattern in patterns) == wanted]

@@ -49,7 +49,8 @@ def largest_batches(table: Table) -> NDArray[np.bool_] | None:
     """The rows (n,) of the largest batches without which every class is still among the others.
 
     The largest batch of at most half of the samples comes first, or, where none of these leaves all classes, the
-    smallest of the others; then the next ones in size as long as the test side is at most a quarter of the samples.
+    smallest of the others; then the next ones in size as long as the test side is at most a quarter of the samples. A
+    batch with a single class tests little and comes after those with several.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def largest_batches(table: Table) -> NDArray[np.bool_] | None:
     sizes, n = counts.sum(1), len(table)
     order = np.argsort(-sizes, kind="stable")
     fitting = [int(b) for b in order if (counts.sum(0) - counts[b] > 0).all()]
+    several = [b for b in fitting if (counts[b] > 0).sum() > 1]
+    fitting = several or fitting
     small = [b for b in fitting if sizes[b] <= MOST * n]
     if not fitting or len(sizes) < 2:
         return None

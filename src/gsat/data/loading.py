@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gsat.data.table import Table
 
 
+MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
 SELECTING = (".csv", ".tsv", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -120,7 +121,8 @@ def load(
     Parameters
     ----------
     name
-        One of `names()`, or the path of a .csv, .tsv, .parquet, .npz, .h5ad or PLINK .bed file.
+        One of `names()`, or the path of a .csv, .tsv, .parquet, .npz, .h5ad or PLINK .bed file, of a matrix.mtx or its
+        folder.
     data_dir
         The folder with the files of data sets.
     label, batch
@@ -181,8 +183,10 @@ def _selected(table: Table, wanted: Asked, *, chosen: bool = False) -> Table:
 def _load_file(name: str | Path, given: dict[str, Any]) -> Table:
     """The file at the path `name`, with the options that its reader has."""
     path = located(name)
-    ending = path.suffix.lower()
-    if isinstance(name, str) and not ending and path.name == name:
+    if path.is_dir():  # of Cell Ranger
+        path = next((each for each in map(path.joinpath, MATRICES) if each.exists()), path)
+    ending = ".mtx" if path.name.lower().endswith(".mtx.gz") else path.suffix.lower()
+    if isinstance(name, str) and not ending and path.name == name and not path.is_dir():
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
         raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}")

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
 LINE = 80  # characters of a name or a cell in a message
-NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids=, one that is no feature with drop= (--drop)"
+NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids=, others go with --drop (drop=)"
 
 
 def extra(module: str, package: str, ending: str) -> Any:

@@ -49,7 +49,7 @@ class Source:
     ) -> Source:
         """From the options of a command."""
         return cls(
-            data if data in names() or not Path(data).suffix else _absolute(data),
+            data if data in names() or not (Path(data).suffix or Path(data).is_dir()) else _absolute(data),
             pheno=None if pheno is None else _absolute(pheno),
             missing=_number(missing),
             one_hot=one_hot or None,

@@ -13,7 +13,7 @@ COUNTS = 30  # whole numbers up to more than this are counts; genotypes, scores 
 WIDE = 20  # features from which a table can be one of counts
 LOGARITHMS = 30  # logarithms of counts stay below
 EVEN = 0.02  # of the mean: row sums that differ no more were made alike
-APART = 2.0  # times: row sums that differ more are of another normalisation
+APART = 1.2  # times: row sums that differ more, beyond all of training, are of another normalisation
 WIDER = 5.0  # times the range of training
 
 Looks = dict[str, float]

@@ -97,7 +97,7 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     training = judged(np.asarray(train.y), trained_on, classes, train.batch)
     bins, error = calibration(chances.max(1, initial=0)[known], predicted[known] == truth)
     largest = classes[np.argmax([np.sum(train.y == one) for one in classes])]
-    warned = [*told, *_of_training(trained, training, trained_on, predicted[known])]
+    warned = [*told, *_of_training(trained, training, test, trained_on, predicted[known])]
     warned += [beside.note] if beside.note is not None else []
     metrics = {
         "held_out": held_out.describe(),
@@ -157,7 +157,9 @@ def _counts(train: Table, test: Table, classes: NDArray[Any]) -> dict[str, Any]:
     return found
 
 
-def _of_training(trained: Trained, training: Any, on_training: NDArray[Any], on_test: NDArray[Any]) -> list[str]:
+def _of_training(
+    trained: Trained, training: Any, test: Any, on_training: NDArray[Any], on_test: NDArray[Any]
+) -> list[str]:
     """What makes the training itself doubtful."""
     found = []
     balanced, chance = training["balanced_accuracy"]["value"], 1 / len(trained.classifier.classes_)
@@ -166,8 +168,9 @@ def _of_training(trained: Trained, training: Any, on_training: NDArray[Any], on_
             f"training accuracy is near chance: balanced {balanced:.1%}, where chance is {chance:.1%}; nothing was "
             "learnt: take a larger --n-outer or --eta0, or a smaller --budget"
         )
-    for what, predicted in (("training", on_training), ("test", on_test)):
-        if len(predicted) > 1 and len(np.unique(predicted)) == 1:
+    for what, predicted, truth in (("training", on_training, training), ("test", on_test, test)):
+        several = truth is not None and sum(each["n"] > 0 for each in truth["per_class"]) > 1
+        if several and len(np.unique(predicted)) == 1:
             found.append(f"one class is predicted for all {len(predicted)} {what} samples: {predicted[0]}")
     defence, steps = trained.plan.defence, trained.history.steps
     if defence not in ("erm", "linear") and trained.plan.size > 0 and steps:

@@ -20,6 +20,8 @@ from gsat.estimators.from_table import Trained, predictable_rows, samples
 from gsat.estimators.matching import Aligned, Alignment
 
 UNASSIGNED = "unassigned"
+FAR = 3.0  # deviations of training
+FEW = 10  # samples of which one class is no surprise
 ROWS = 256  # samples in order of the model at a time
 KNOWN = "trained_on.json"  # in the folder of a run
 
@@ -94,7 +96,13 @@ def remembered(table: Table) -> dict[str, Any]:
 
 
 def doubtful(
-    run: Path, classifier: TorchClassifier, table: Table, alignment: Alignment, *, least: float | None
+    run: Path,
+    classifier: TorchClassifier,
+    table: Table,
+    alignment: Alignment,
+    chances: NDArray[np.float64],
+    *,
+    least: float | None,
 ) -> list[str]:
     """What speaks against the predictions of new samples.
 
@@ -106,6 +114,8 @@ def doubtful(
         The model, and where its features are among those of the table.
     table
         The samples.
+    chances
+        The probabilities (n, classes) that the model gives.
     least
         The probability below which samples are unassigned, or None.
 
@@ -120,7 +130,12 @@ def doubtful(
     there = np.flatnonzero(alignment.order >= 0)
     if trained is not None and len(there) >= 0.5 * len(alignment.order):
         some = np.unique(np.linspace(0, len(X) - 1, min(LOOKED, len(X))).astype(np.int64))
-        found += of_new(looks(X[some][:, alignment.order[there]]), trained, classifier.normalise)
+        seen = X[some][:, alignment.order[there]]
+        found += of_new(looks(seen), trained, classifier.normalise) or _far(classifier, seen, there)
+    if len(X) >= FEW and len(one := np.unique(chances.argmax(1))) == 1:
+        found.append(
+            f"all {len(X)} samples are predicted as {classifier.classes_[one[0]]}: is something wrong with them?"
+        )
     if (run / KNOWN).exists():
         rows = _in_order(X, alignment)
         found += filter(None, [trained_on(read_json(run / KNOWN), rows, table.sample_ids)])
@@ -129,6 +144,19 @@ def doubtful(
             "the probabilities are not calibrated, so that --unassigned-below is no rate; train with --calibrate"
         )
     return found
+
+
+def _far(classifier: TorchClassifier, rows: NDArray[Any], there: NDArray[np.intp]) -> list[str]:
+    """Whether the mean of most features is far from that in training, in deviations of the training samples."""
+    if classifier.normalise != "none" or classifier.prepare != "none" or not classifier.standardize:
+        return []
+    away = np.abs(rows.mean(0, dtype=np.float64) - classifier.mean_[there]) / classifier.scale_[there]
+    if (typical := float(np.median(away))) <= FAR:
+        return []
+    return [
+        f"half of the features are on average {typical:.1f} deviations or more away from their means in training: "
+        "another normalisation, or other units?"
+    ]
 
 
 def _in_order(X: NDArray[Any], alignment: Alignment) -> Iterator[NDArray[np.float32]]:

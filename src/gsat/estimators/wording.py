@@ -26,7 +26,7 @@ def in_words(metrics: dict[str, Any]) -> dict[str, str]:
     dict
         By name, in order.
     """
-    found = {"held out": f"{metrics['held_out']['kind']}: {metrics['held_out']['why']}"}
+    found = {"held out": metrics["held_out"]["why"]}
     for name, key in (("training", "training"), ("test", "test"), ("logistic", "logistic")):
         if metrics[key] is not None:
             found[name] = _shares(metrics[key])

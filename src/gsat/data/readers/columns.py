@@ -35,11 +35,7 @@ def annotation(
         array = np.where(missing, array[~missing][0], array) if missing.any() else array
         missing = np.zeros(len(array), bool)
     if array.ndim == 1 and missing.any():
-        ways = (
-            "; --unlabelled drop leaves them out, --unlabelled predict predicts them"
-            if key in ("label", "batch")
-            else ""
-        )
+        ways = "; --unlabelled drop leaves them out, predict predicts them" if key in ("label", "batch") else ""
         first = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"{path} must have a value of {option} for every sample, got none for {missing.sum()} of {len(array)}, "

@@ -24,6 +24,8 @@ def read_h5ad(
 ) -> Table:
     """The matrix X of an .h5ad file, or its layer `layer`, with labels, batches and ids from the keys of .obs.
 
+    layer="raw" takes .raw with its genes, where no layer has that name.
+
     Without `ids` the sample ids are the names of .obs. Nothing else of the file is read. A matrix needs 4 bytes for
     each of its n x features cells, also a sparse one, which is made dense some rows at a time.
     """

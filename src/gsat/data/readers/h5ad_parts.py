@@ -16,6 +16,7 @@ from gsat.data.memory import fits
 from gsat.data.rules import among, extra, listed
 
 BLOCK = 2**18  # numbers in a block of rows
+RAW = "raw"  # what --layer calls .raw
 TEXT = 100  # bytes of a name in memory
 Parts = Iterator[tuple[str, Any]]
 
@@ -25,13 +26,28 @@ def parts(path: Path, *, columns: dict[str, str], layer: str | None, prepared: C
     h5py = extra("h5py", "anndata", ".h5ad")
     prepared()
     with h5py.File(path, "r") as file:
-        obs, var = (_frame(path, file, key, h5py) for key in ("obs", "var"))
+        inside = _inside(path, file, layer, h5py)
+        obs, var = _frame(path, file, "obs", h5py), _frame(path, inside, "var", h5py)
         yield "names", _names(path, obs, h5py)
         yield "feature_names", _names(path, var, h5py)
         keys = [key for key in obs if key not in (_index(obs), "__categories")]
         for option, key in columns.items():
             yield option, _column(path, obs, among(path, option, key, keys, "key of .obs"), h5py)
-        yield from _matrix(path, file, layer, h5py)
+        yield from _matrix(path, inside, None if inside is not file else layer, h5py)
+
+
+def _inside(path: Path, file: Any, layer: str | None, h5py: Any) -> Any:
+    """Where matrix and features are: in .raw for the layer "raw", unless there is a layer of that name, else the file.
+
+    .raw has genes of its own, often more than X.
+    """
+    layers = _item(path, file, "layers", h5py) if "layers" in [*file] else {}
+    if layer != RAW or RAW in [*layers] or RAW not in [*file]:
+        return file
+    found = _item(path, file, RAW, h5py)
+    if not isinstance(found, h5py.Group):
+        raise ValueError(f"{path} must hold a matrix and genes in raw, got {type(found).__name__}")
+    return found
 
 
 def _item(path: Path, group: Any, name: str, h5py: Any) -> Any:
