@@ -245,3 +245,37 @@ def judged_run(
         {"data": f"/home/me/data/{text}cells.h5ad", "label": "cell_line", "defence": "low-rank", "n_outer": 200},
     )
     return folder
+
+
+def diagnosed(folder: Path, text: str = "") -> Path:
+    """As `gsat diagnose --out` leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    forms = {"universal": "one shift for all samples", "group-sparse": "a few features", "low-rank": "a few directions"}
+    shares = zip(forms, (0.3, 0.1, 1.02), strict=True)
+    rows = [
+        {"structure": name, "what": f"{text}{forms[name]}", "share": s, "share_low": s - 0.1, "share_high": s + 0.1}
+        for name, s in shares
+    ]
+    rows.append(
+        {"structure": "all", "what": "everything together", "share": None, "share_low": None, "share_high": None}
+    )
+    pair = {"classes": 2, "structure": "low-rank", "what": f"{text}a few directions", "p_value": 0.0025, "size": 0.5}
+    write_json(
+        folder / "diagnosis.json",
+        {
+            "data": f"/home/me/{text}cells.h5ad",
+            "structure": "low-rank",
+            "size": 0.5,
+            "p_value": 0.0025,
+            "excess": 12.0,
+            "features": [f"{text}GENE{j}" for j in range(4)],
+            "curve_features": [0.1, 0.2, 0.25, 0.28],
+            "summary": [f"{text}The batches differ along a few directions.", "Second."],
+            "next": f"gsat check {text}cells.h5ad --label cell_type",
+            "table": rows,
+            "pairs": [{"first": f"{text}lab {k}", "second": "lab z", "n": k, **pair} for k in range(30)],
+            "about": {"n_pairs": 193},
+        },
+    )
+    (folder / "diagnosis.png").write_bytes(b"\x89PNG")
+    return folder

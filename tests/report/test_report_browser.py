@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from gsat.report import build
-from result_folders import comparison, experiment, hostile
+from result_folders import HOSTILE, comparison, diagnosed, experiment, hostile, judged_run
 
 ROOT = Path(__file__).parents[2]
+NAMES = ("experiment", "comparison", "hostile", "set", "results", "run", "shift", "hostile-run")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -49,7 +51,7 @@ class Opened:
 
     def drawn(self) -> dict[str, int]:
         """The number of marks in each figure, by its id."""
-        marks = ".plot [data-series] :is(path, rect, line), .plot image"
+        marks = ".plot [data-series] :is(path, rect, line, circle), .plot image"
         script = "(all, marks) => Object.fromEntries(all.map(one => [one.id, one.querySelectorAll(marks).length]))"
         return self.page.eval_on_selector_all("figure.chart", script, marks)
 
@@ -59,6 +61,9 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for make in (experiment, comparison, hostile):
         make(folder / make.__name__)
+    judged_run(diagnosed(folder / "run"))
+    diagnosed(folder / "shift")
+    judged_run(diagnosed(folder / "hostile-run", HOSTILE), text=HOSTILE)
     shutil.copytree(folder / "experiment", folder / "set" / "one")
     shutil.copytree(folder / "comparison", folder / "set" / "two")
     sources = {path.name: path for path in folder.iterdir()} | {"results": ROOT / "results"}
@@ -78,7 +83,7 @@ def opened(browser, pages, request):
     page.context.close()
 
 
-@pytest.mark.parametrize("name", ["experiment", "comparison", "hostile", "set", "results"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_page_opens_without_errors_and_draws_every_figure(opened, pages, name):
     assert opened.said == []
     assert [url for url in opened.asked if not url.startswith(("data:", "blob:"))] == [pages[name].as_uri()]
@@ -109,8 +114,9 @@ def test_the_demo_ends_with_a_page_that_opens(browser, tmp_path, monkeypatch):
     page.context.close()
 
 
-def test_text_from_files_does_nothing(browser, pages):
-    page = Opened(browser, pages["hostile"])
+@pytest.mark.parametrize(("name", "pictures"), [("hostile", 1), ("hostile-run", 0)])
+def test_text_from_files_does_nothing(browser, pages, name, pictures):
+    page = Opened(browser, pages[name])
     for button in page.page.locator(".keys button").all():
         button.hover()
     for plot in page.page.locator(".plot").all():
@@ -120,7 +126,7 @@ def test_text_from_files_does_nothing(browser, pages):
         details.click()
     assert page.page.evaluate("window.hacked") is None
     assert page.said == []
-    assert page.count("main img") == 1  # the picture, by its data
+    assert page.count("main img") == pictures  # by its data
     page.context.close()
 
 
@@ -265,7 +271,7 @@ def test_dark_mode_follows_the_system_and_the_switch(browser, pages):
     page.context.close()
 
 
-@pytest.mark.parametrize("name", ["experiment", "comparison", "hostile", "set", "results"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("width", [320, 390, 768])
 def test_narrow_screens_do_not_scroll_sideways(browser, pages, name, width):
     page = Opened(browser, pages[name], viewport={"width": width, "height": 800}, is_mobile=True)
@@ -313,3 +319,71 @@ def test_everything_that_can_be_used_has_a_name(opened):
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert opened.page.evaluate("document.documentElement.lang") == "en"
+
+
+@pytest.fixture
+def run_page(browser, pages):
+    page = Opened(browser, pages["run"])
+    yield page
+    page.context.close()
+
+
+def test_samples_on_the_map_are_read_and_saved(run_page):
+    figure = run_page.page.locator("figure.map", has_text="Right or wrong")
+    figure.locator(".plot").focus()
+    run_page.page.keyboard.press("ArrowRight")
+    said = run_page.page.locator(".status").inner_text()
+    assert re.fullmatch(r"cell \d+\. (right|\w+ taken for \w+) ?", said)
+    rows = list(csv.reader(io.StringIO(saved(run_page.page, figure, "csv"))))
+    assert rows[0] == ["id", "Right or wrong", "first principal component", "second principal component"]
+    assert len(rows) == 301
+    root = ElementTree.fromstring(saved(run_page.page, figure, "svg"))
+    texts = ["".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Right or wrong", "right", "wrong"} <= set(texts)
+    assert run_page.count("figure.map:has-text('Where the adversary pushes') g[aria-label=arrow] path") == 80
+
+
+def test_shares_and_probabilities_are_read_with_their_intervals(run_page):
+    status = run_page.page.locator(".status")
+    interval = r"\d+\.\d \(\d+\.\d to \d+\.\d\)"
+    for title, pattern in (
+        ("Right, class by class", rf"HCC827 \(\d+\)\. GSAT low-rank {interval}"),
+        ("Probability and truth", rf"probability that .*: \d+(\.\d+)?\. GSAT low-rank {interval}, \d+ samples"),
+        ("The features that count most", r"GENE0\. part of the lead.* \d+(\.\d+)?, in how many of the halves \d+ %"),
+        ("How much of the difference", r"one shift for all samples\. share 30\.0 \(20\.0 to 40\.0\)"),
+    ):
+        run_page.page.locator("figure", has_text=title).locator(".plot").focus()
+        run_page.page.keyboard.press("ArrowRight")
+        assert re.fullmatch(pattern, status.inner_text()), (title, status.inner_text())
+
+
+def test_a_press_on_logistic_regression_leaves_the_model_alone(run_page):
+    own, other = (f"figure.forest [data-series='{name}']" for name in ("low-rank", "logistic"))
+    before = run_page.count(own)
+    assert run_page.count(other) > 0
+    run_page.page.locator(".keys button", has_text="Logistic regression").click()
+    assert (run_page.count(own), run_page.count(other)) == (before, 0)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_figure_lies_on_another_or_is_cut_off(browser, pages, width):
+    page = Opened(browser, pages["run"], viewport={"width": width, "height": 900})
+    faults = page.page.evaluate("""() => {
+        const found = [];
+        for (const figure of document.querySelectorAll("figure.chart")) {
+            const frame = figure.getBoundingClientRect();
+            const boxes = [...figure.querySelectorAll(".plot > svg text")]
+                .filter((node) => node.textContent.trim())
+                .map((node) => ({ text: node.textContent, box: node.getBoundingClientRect() }));
+            for (const { text, box } of boxes)
+                if (box.left < frame.left - 1 || box.right > frame.right + 1) found.push(`${figure.id} cut: ${text}`);
+            boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
+                const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+                const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+                if (across > 1 && down > 4) found.push(`${figure.id}: ${a.text} | ${b.text}`);
+            }));
+        }
+        return found;
+    }""")
+    page.context.close()
+    assert faults == []

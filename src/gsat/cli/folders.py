@@ -22,6 +22,7 @@ RUN_FILES = {
     "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
+KEPT = {"diagnosis.json", "diagnosis.png", "diagnosis.html"}  # of `gsat diagnose`, in the folder of a run or before it
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces: all of it
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
@@ -181,9 +182,9 @@ def _is_aside(path: Path) -> bool:
 
 
 def _others(out: Path) -> set[str]:
-    """The names in the folder, without those of drafts, lock and what was set aside."""
+    """The names in the folder, without those of drafts, lock, a diagnosis and what was set aside."""
     paths = out.iterdir() if out.exists() else ()
-    return {path.name for path in paths if not is_ours(path) and not _is_aside(path)}
+    return {path.name for path in paths if not is_ours(path) and not _is_aside(path)} - KEPT
 
 
 def _refuse_others(out: Path) -> None:

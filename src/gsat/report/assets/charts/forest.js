@@ -8,7 +8,9 @@ function drawForest(spec, width, choice) {
   const place = (p) => rows.indexOf(p.row) + ((keys.indexOf(p.series) + 0.5) / keys.length - 0.5) * 0.66;
   const lowOf = (p) => p.low ?? p.x - (p.reach ?? 0);
   const highOf = (p) => p.high ?? p.x + (p.reach ?? 0);
-  const ticks = Math.round(width / 90);
+  const most = Math.max(spec.percent ? 26 : 0, Math.floor(width * 0.055));
+  const marginLeft = roomFor(rows, most);
+  const ticks = spec.percent ? Math.max(2, Math.round((width - marginLeft) / 65)) : Math.round(width / 90);
   const marks = [
     Plot.gridX({ ...thin, ticks }),
     Plot.ruleY(d3.range(rows.length - 1), { y: (i) => i + 0.5, stroke: "var(--rule)" }),
@@ -28,12 +30,11 @@ function drawForest(spec, width, choice) {
     );
     marks.push(Plot.dot(own, { x: "x", y: place, r: 4, strokeWidth: 1.5, ...markerOf(key), ...named(key ?? "") }));
   }
-  const most = Math.max(spec.percent ? 26 : 0, Math.floor(width * 0.055));
   const node = Plot.plot({
     ...base,
     width,
     height: 60 + rows.length * Math.max(26, 12 * keys.length + 8),
-    marginLeft: roomFor(rows, most),
+    marginLeft,
     marginRight: 16,
     marginBottom: 40,
     x: {
