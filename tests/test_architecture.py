@@ -19,8 +19,8 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
     {"defences"},
     {"registry", "rivals", "training", "evaluation", "theory", "transport"},
     {"estimators"},
-    {"selectors", "tl"},
-    {"experiments", "pl", "report"},
+    {"_cells", "selectors"},
+    {"experiments", "pl", "report", "tl"},
     {"cli"},
     {"__init__", "__main__"},
 )

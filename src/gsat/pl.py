@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from gsat import _checks
+from gsat._cells import check_anndata, column
 from gsat._show import drawing
 from gsat.diagnosis import Diagnosis
-from gsat.tl.cells import check_anndata, column
 from gsat.training import History, Step
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gsat._cells import as_stored, check_anndata, column, matrix, plain_labels
 from gsat.diagnosis import Diagnosis
 from gsat.diagnosis import diagnose as examine
-from gsat.tl.cells import as_stored, check_anndata, column, matrix, plain_labels
 
 if TYPE_CHECKING:
     from anndata import AnnData

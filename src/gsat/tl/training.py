@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from gsat._cells import as_stored, check_anndata, column, labelled, matrix, plain_labels
 from gsat.defences import ERM
 from gsat.estimators import GSATClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
-from gsat.tl.cells import as_stored, check_anndata, column, matrix, plain_labels
 from gsat.training import History
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def fit(
         )
     X = matrix(adata, layer)
     labels = column(adata, "labels_key", labels_key)
-    known = np.flatnonzero(labels.notna().to_numpy())
-    if len(known) == 0:
-        raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
+    known = labelled(labels, labels_key)
     batches = None if batch_key is None else column(adata, "batch_key", batch_key).to_numpy()
     batch = None if batches is None else batches[known]
     y = plain_labels(labels.iloc[known])

@@ -44,6 +44,14 @@ def column(adata: AnnData, option: str, key: str) -> pd.Series:
     return adata.obs[key]
 
 
+def labelled(labels: pd.Series, key: str) -> NDArray[np.intp]:
+    """The positions of the cells that have a label."""
+    known = np.flatnonzero(labels.notna().to_numpy())
+    if len(known) == 0:
+        raise ValueError(f"labels_key must name a column with labels, got {key!r}, where all are missing")
+    return known
+
+
 def plain_labels(labels: pd.Series) -> NDArray[Any]:
     """The labels as text or numbers: of a categorical those in use alone."""
     values: NDArray[Any] = labels.to_numpy()
