@@ -22,7 +22,7 @@ from gsat.estimators.partial import partial_fit
 from gsat.estimators.samples import Samples, checked_weights
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
-from gsat.theory import Certificate, certify
+from gsat.theory.certificate import Certificate, certify
 
 
 class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
