@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import gsat
 from gsat import _defaults, registry
 from gsat.cli import options
+from gsat.cli.app import user_errors
 from gsat.estimators.from_table import Plan
 from gsat.estimators.matching import Fill
 
@@ -148,3 +150,14 @@ def test_the_options_have_the_defaults_of_the_library():
     assert plan.size == clf.budget == _defaults.BUDGET
     assert gsat.PGDClassifier().eps == _defaults.EPS
     assert gsat.attacks.PGD(1.0).steps == _defaults.STEPS
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_for_programmers_are_not_shown_to_users(capsys):
+    @user_errors
+    def command():
+        warnings.warn("pandas will change", FutureWarning, stacklevel=1)
+        warnings.warn("one batch holds one class", UserWarning, stacklevel=1)
+
+    command()
+    assert capsys.readouterr().err == "gsat: warning: one batch holds one class\n"

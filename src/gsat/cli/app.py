@@ -45,6 +45,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _say_warning
+                warnings.simplefilter("ignore", FutureWarning)  # for those who write programs
                 command(*args, **kwargs)
         except (ValueError, TypeError, OSError, FloatingPointError, ImportError) as error:
             fail("\n".join([str(error), *getattr(error, "__notes__", [])]))

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gsat._show import Card, Shown, words
-from gsat.data.counts import counts, draw_counts, is_target
+from gsat.data.counts import Counted, is_target
 
 PER_ROW = ("y", "batch", "split", "group")
 PER_FEATURE = ("feature_names", "feature_groups")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table(Shown):
+class Table(Counted):
     """Samples X (n, *features), with labels, batches, names and where they come from.
 
     Parameters
@@ -253,38 +252,6 @@ class Table(Shown):
             "source": self.source,
             "checksum": self.checksum,
         }
-
-    def _card(self) -> Card:
-        found, names = counts(self), self.feature_names
-        parts = [f"{len(self)} samples of {' x '.join(map(str, self.X.shape[1:]))} features"]
-        if found is not None and self.y is not None and not is_target(self.y):
-            parts.append(f"{found.shape[1]} classes")
-        if found is not None and self.batch is not None:
-            parts.append(f"{len(found)} batches")
-        facts = {
-            "source": self.source,
-            "features": None if names is None else words(names[:5]) + " ..." * (len(names) > 5),
-        }
-        if self.split is not None:
-            facts["split"] = f"{(self.split == 'train').sum()} train, {(self.split == 'test').sum()} test"
-        return Card(", ".join(parts), facts, {} if found is None else {"Samples": found.reset_index()})
-
-    def plot(self, *, ax: Any = None, show: bool | None = None) -> Any:
-        """Draw how many samples each batch has, by class; without batches, each class.
-
-        Parameters
-        ----------
-        ax
-            Matplotlib axes; None for new ones.
-        show
-            Whether the figure is shown; None: in a notebook, where no axes are given.
-
-        Returns
-        -------
-        Axes
-            Those given, or new ones, which pyplot does not keep.
-        """
-        return draw_counts(self, ax, show)
 
     def _side(self, side: str) -> Table:
         if self.split is None:

@@ -30,6 +30,8 @@ from gsat.theory.intervals import mean_at_least, student
 from gsat.theory.result import Certificate
 from gsat.theory.transforms import Maxima, Transforms
 
+__all__ = ["Certificate", "certify"]
+
 TABLE = ["radius", "lam", "mean_estimate", "low", "high", "gap", "rigorous", "interval"]
 ATTACKS = ["attack", "radius", "risk"]
 MARGIN = 1.01  # rigorous prices begin here, in units of β/(2·ridge): at 1 there is no bound of the gap

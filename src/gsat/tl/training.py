@@ -178,7 +178,8 @@ def predict(
     _write_predictions(adata, classifier, probabilities(classifier, X, found, missing, batch), key_added)
     if not _is_of(adata.uns.get(key_added), classifier):
         adata.uns[key_added] = {"classes": as_stored(classifier.classes_), "classifier": type(classifier).__name__}
-        adata.var.drop(columns=f"{key_added}_score", errors="ignore", inplace=True)
+        if f"{key_added}_score" in adata.var:
+            del adata.var[f"{key_added}_score"]
     return found
 
 
