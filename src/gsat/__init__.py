@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
     from gsat.diagnosis import Diagnosis, diagnose
     from gsat.estimators import (
+        AverageClassifier,
         CORALClassifier,
         ERMClassifier,
         FGMClassifier,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 _HOME = {  # public name -> the module it comes from
     "ADMM": "gsat.solvers",
     "Adversary": "gsat.adversary",
+    "AverageClassifier": "gsat.estimators",
     "CORALClassifier": "gsat.estimators",
     "Certificate": "gsat.theory",
     "CheckResult": "gsat.experiments.check_result",

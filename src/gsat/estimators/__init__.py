@@ -1,5 +1,6 @@
 """Classifiers and a regressor with scikit-learn's interface, saved and loaded as folders without a pickle."""
 
+from gsat.estimators.average import AverageClassifier
 from gsat.estimators.baselines import (
     ERMClassifier,
     FGMClassifier,
@@ -18,6 +19,7 @@ from gsat.estimators.regressor import GSATRegressor
 from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 
 __all__ = [
+    "AverageClassifier",
     "CORALClassifier",
     "ERMClassifier",
     "FGMClassifier",

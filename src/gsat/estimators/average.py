@@ -64,19 +64,19 @@ class ByProbability(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, batch: Any = None) -> float:
-        """The accuracy.
+        """The share of samples whose class is predicted.
 
         Parameters
         ----------
-        X, y, sample_weight
-            Samples, labels, and weights or None.
-        batch
+        X, batch
             As in `predict_proba`.
+        y, sample_weight
+            Labels (n,), and weights (n,) or None for 1 each.
 
         Returns
         -------
         float
-            The weighted share of samples whose class is predicted.
+            The weighted accuracy.
         """
         return float(np.average(self.predict(X, batch) == np.asarray(y), weights=sample_weight))
 
@@ -187,7 +187,7 @@ class AverageClassifier(ByProbability):
         Parameters
         ----------
         folder
-            A new folder, or that of a model, which is replaced.
+            Where to; a model that is there is replaced.
 
         Returns
         -------
