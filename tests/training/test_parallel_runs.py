@@ -105,7 +105,7 @@ def test_a_signal_to_one_rank_stops_all_after_a_checkpoint(found: Any, form: str
 
 def test_another_number_of_ranks_is_refused_with_the_reason(found: Any, folder: Path) -> None:
     with pytest.raises(
-        ValueError, match="is of a run of 2 processes and goes on with as many only, .* here there are 1"
+        ValueError, match=r"is of a run of 2 processes and goes on with as many only, .* here there are 1"
     ):
         train(
             net(dropout=0.2), *samples(), DEFENCES["own"](), n_outer=16, ema=0.9, out=folder / "whole/own", resume=True

@@ -120,8 +120,10 @@ class Ranks:
     def copy_first(self, v: Tensor) -> None:
         """Overwrite v by what rank 0 has."""
         if not self.alone:
+            sent = v.detach().clone(memory_format=torch.contiguous_format)
             with _told():
-                dist.broadcast(v, group_src=0, group=self.group)
+                dist.broadcast(sent, group_src=0, group=self.group)
+            v.copy_(sent)
 
     def _reduced(self, v: Tensor, how: Any) -> Tensor:
         found = v.detach().clone(memory_format=torch.contiguous_format)

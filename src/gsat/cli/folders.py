@@ -24,19 +24,10 @@ ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force r
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = (
-    "threads",
-    "early_stopping",
-    "validation_fraction",
-    "calibrate",
-    "prepare",
-    "metric",
-    "gamma",
-    "choice",
-    "choice_single",
-    "processes",
-    "group",
-)  # not in runs of earlier versions
+LATER = (  # not in runs of earlier versions
+    "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "choice",
+    "choice_single", "processes", "group",
+)  # fmt: skip
 
 CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan
 NONE = type(None)

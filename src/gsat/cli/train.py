@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -90,7 +90,7 @@ def train(
     if defence not in _defaults.DEFENCES:
         fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
     at_least_one(threads=threads, jobs=jobs)
-    form = cast('Literal["own", "shared"]', _checks.one_of("--group", group, ("own", "shared")))
+    _checks.one_of("--group", group, ("own", "shared"))
     if choose and processes() > 1:
         fail("--choose runs in one process: choose first, with --jobs, then train with what it chose under torchrun")
     if choose and model != "elu":
@@ -162,13 +162,13 @@ def train(
     plan = replace(plan, **(choice or {}))
     config = {**source.describe(), **fingerprint(table), **plan.describe(), "n_inner": plan.inner}
     config |= {"threads": n_threads, **({} if choice is None else {"choice": choice, "choice_single": single})}
-    config |= {"processes": processes(), "group": form}
+    config |= {"processes": processes(), "group": group}
     bar = sys.stderr.isatty() and not as_json
     with launched() as ranks, running(out, config, resume=resume, force=force) if ranks.rank == 0 else nullcontext():
         ranks.any(False)  # the folder is there, and that of this run
         if tried is not None:
             write_table(out / "choice.csv", tried)
-        trained = train_plan(table.train, plan, out=out, resume=resume, progress=bar, group=form)
+        trained = train_plan(table.train, plan, out=out, resume=resume, progress=bar, group=group)
         if ranks.rank:
             return  # the first process writes and tells
         trained.classifier.save(out / "model")

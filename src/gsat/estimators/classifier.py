@@ -23,7 +23,6 @@ from gsat.estimators.samples import Samples, checked_weights
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
 from gsat.theory.certificate import Certificate, certify
-from gsat.training import Form
 
 
 class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
@@ -75,7 +74,7 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        group: Form = "own",
+        group: str = "own",
     ) -> Any:
         """As `fit`, with what belongs to a run.
 
@@ -85,10 +84,8 @@ class TorchClassifier(FittedClassifier, TorchEstimator):
             As in `fit`.
         seed
             Of weights and groups, instead of one that is drawn from random_state.
-        out, resume
-            A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was.
-        group
-            On several processes, as in `gsat.gdadmm`.
+        out, resume, group
+            A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was. `gsat.gdadmm`.
 
         Returns
         -------

@@ -26,7 +26,7 @@ from gsat.estimators.candidates import LINEAR
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.linear import LinearClassifier
-from gsat.training import Form, History
+from gsat.training import History
 
 ONE_GRADIENT: dict[str, type[EpsClassifier]] = {  # for a group
     kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, UniversalATClassifier)
@@ -121,7 +121,7 @@ def train(
     out: Path | None = None,
     resume: bool = False,
     progress: bool = False,
-    group: Form = "own",
+    group: str = "own",
 ) -> Trained:
     """Train on the rows of a table.
 

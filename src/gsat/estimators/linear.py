@@ -24,7 +24,7 @@ from gsat.estimators.metric import MetricEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.training import Form, History
+from gsat.training import History
 from gsat.training.history import Step
 
 KEPT = 2**26  # entries of samples that are kept in memory as the model sees them; more are read in every pass
@@ -76,7 +76,7 @@ class LinearClassifier(TorchClassifier, MetricEstimator):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        group: Form = "own",
+        group: str = "own",
     ) -> NDArray[np.int64]:
         """Find the minimum; `out` gets a log of one line, and there is nothing to resume."""
         for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):

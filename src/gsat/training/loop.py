@@ -20,7 +20,7 @@ from gsat.training.checkpoint import MOST
 from gsat.training.divergence import Diverged, check_loss, finite_search
 from gsat.training.history import History, Step
 from gsat.training.interrupt import training_mode
-from gsat.training.parallel import Form, team_of
+from gsat.training.parallel import team_of
 from gsat.training.state import Run, adam
 from gsat.training.validation import Validation
 
@@ -41,7 +41,7 @@ def gdadmm(
     lam: float | Literal["paper", "auto"] = "auto",
     budget: float = _defaults.BUDGET,
     batch: Any = None,
-    group: Form = "own",
+    group: str = "own",
     deal: bool = True,
     loss: SampleLoss | None = None,
     ema: float | None = None,
@@ -156,7 +156,7 @@ def iterate(run: Run) -> Step:
     x, y, batch = run.group()
     with team.together():
         control.price(defence, model, x, y)
-    with finite_search(run.t, run.folder, team.ranks), team.one_group():
+    with finite_search(run.t, run.folder, team.ranks), team.one_group(defence):
         x = defence(model, x, y, batch)
         measure = defence.measure()
     objective = defence.objective(model, x, y, run.loss, batch)
