@@ -98,7 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for world in (1, 2, 4):
-            mp.spawn(work, (world, folder, options), nprocs=world)
+            mp.start_processes(work, (world, folder, options), nprocs=world, start_method="fork")
             found[world] = torch.load(Path(folder) / f"{world}.pt")
     print(f"{options.group_size} samples, {options.features} features, {options.hidden} hidden units, one thread each")
     print(f"{'':21}gradients  exchanges      bytes  s in 1 process     in 2     in 4   sent by {MACHINES} machines, s")

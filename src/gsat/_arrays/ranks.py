@@ -175,5 +175,5 @@ def _told() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:  # ValueError: of a process group that is closed
         raise RankLeft(
             "another process has left the run, which cannot go on without it; the message of that process says why, "
-            "unless it was killed"
+            "unless it was killed, or was silent for longer than the process group allows"
         ) from error.with_traceback(None)  # whose frames hold the process group, and would keep it open

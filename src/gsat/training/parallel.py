@@ -13,7 +13,7 @@ Either way the gradients are summed in one exchange, and weights, λ and the opt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.chunks import Dealt
-from gsat._arrays.ranks import ALONE, Ranks, joined, shared
+from gsat._arrays.ranks import ALONE, Ranks, shared
 from gsat.defences import Defence, Structured
 
 
@@ -135,9 +135,8 @@ def _statistics(model: nn.Module) -> Iterator[Tensor]:
                 yield value
 
 
-@contextmanager
-def team_of(form: str, group_size: int, n: int, defence: Defence, *, deal: bool) -> Iterator[tuple[Team, int]]:
-    """A block with the team of a run and the size of this rank's groups; nobody waits for a rank that leaves it.
+def team_of(ranks: Ranks, form: str, group_size: int, n: int, defence: Defence, *, deal: bool) -> tuple[Team, int]:
+    """The team of a run, and the size of the groups of this rank.
 
     n: the samples that this rank is given; deal: whether all ranks are given the same, of which each takes its share
     """
@@ -147,23 +146,20 @@ def team_of(form: str, group_size: int, n: int, defence: Defence, *, deal: bool)
             f'group="shared" needs a defence that moves a group on several ranks as one (gsat.defences.GSAT, PGD, FGM, '
             f'UniversalAT, ERM), got {defence.name}; with group="own" any will do'
         )
-    with joined() as ranks:
-        if ranks.alone:
-            yield Team(), min(group_size, n)
-            return
-        counts = [int(count) for count in ranks.gathered(n)]
-        if deal and len(set(counts)) > 1:
-            raise ValueError(
-                f"X must be the same on all ranks, which share it out, got {counts} samples; deal=False lets each "
-                "rank train on those that it is given"
-            )
-        rows = [len(Dealt(range(n), rank, ranks.world)) for rank in range(ranks.world)] if deal else counts
-        if min(rows) == 0:
-            raise ValueError(f"every rank needs at least one sample, got {rows}")
-        if form == "own":
-            yield Team(ranks, form, 1 / ranks.world, deal), min(group_size, rows[ranks.rank])
-            return
-        if group_size < ranks.world:
-            raise ValueError(f"group_size must be at least the number of ranks ({ranks.world}), got {group_size}")
-        sizes = [min(len(Dealt(range(group_size), rank, ranks.world)), rows[rank]) for rank in range(ranks.world)]
-        yield Team(ranks, form, sizes[ranks.rank] / sum(sizes), deal), sizes[ranks.rank]
+    if ranks.alone:
+        return Team(), min(group_size, n)
+    counts = [int(count) for count in ranks.gathered(n)]
+    if deal and len(set(counts)) > 1:
+        raise ValueError(
+            f"X must be the same on all ranks, which share it out, got {counts} samples; deal=False lets each rank "
+            "train on those that it is given"
+        )
+    rows = [len(Dealt(range(n), rank, ranks.world)) for rank in range(ranks.world)] if deal else counts
+    if min(rows) == 0:
+        raise ValueError(f"every rank needs at least one sample, got {rows}")
+    if form == "own":
+        return Team(ranks, form, 1 / ranks.world, deal), min(group_size, rows[ranks.rank])
+    if group_size < ranks.world:
+        raise ValueError(f"group_size must be at least the number of ranks ({ranks.world}), got {group_size}")
+    sizes = [min(len(Dealt(range(group_size), rank, ranks.world)), rows[rank]) for rank in range(ranks.world)]
+    return Team(ranks, form, sizes[ranks.rank] / sum(sizes), deal), sizes[ranks.rank]
