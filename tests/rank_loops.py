@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gsat
-from gsat import attacks
+from gsat import attacks, defences
 from gsat.models import seeded
 from gsat.solvers import Proximal
 
@@ -46,6 +46,15 @@ def loop(adversary: gsat.Adversary, steps: int = 12) -> dict[str, Any]:
     return {"gradients": gradients, "weights": weights}
 
 
+def trained(*, wrapped: bool) -> list[float]:
+    """The losses of a run of gdadmm on a model with BatchNorm."""
+    model = net(norm=True)
+    defence = defences.GSAT(gsat.LowRank(), n_inner=4)
+    given = DistributedDataParallel(model) if wrapped else model
+    history = gsat.gdadmm(given, *part(0, 40), defence, n_outer=5, group_size=10, eta0=1e-2, group="shared")
+    return [step.loss for step in history]
+
+
 def perturbation(cost: Any, batch: list[str] | None = None) -> Tensor:
     """Δ of this rank's part of a group that all ranks share."""
     x, y = part(dist.get_rank())
@@ -61,6 +70,7 @@ def loops(costs: list[Any], batch: list[str]) -> dict[str, Any]:
     return {
         "own": loop(gsat.Adversary(gsat.LowRank(), lam=0.3, solver=Proximal(tol=1e-3))),
         "shared": loop(gsat.Adversary(gsat.LowRank(), lam=0.3, solver=Proximal(tol=1e-3), group="shared")),
+        "runs": [trained(wrapped=wrapped) for wrapped in (False, True)],
         "attack": float(attack(model, x, y).norm(dim=1).max()),
         "table": len(gsat.evaluate(model, x, y, [attack])),
         "deltas": [perturbation(cost, batch) for cost in costs],

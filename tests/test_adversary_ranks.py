@@ -37,6 +37,12 @@ def test_in_a_shared_group_all_take_the_same(found: Any) -> None:
     assert torch.equal(found[0]["shared"]["weights"], found[1]["shared"]["weights"])
 
 
+def test_gdadmm_takes_a_wrapped_model_as_the_model_inside(found: Any) -> None:
+    plain, wrapped = found[0]["runs"]
+    assert plain == wrapped == found[1]["runs"][0] == found[1]["runs"][1]
+    assert len(plain) == 5
+
+
 def test_attacks_look_through_the_wrapper_too(found: Any) -> None:
     for own in found:
         assert own["attack"] == pytest.approx(0.5, rel=1e-6)

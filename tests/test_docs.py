@@ -19,6 +19,7 @@ PAGES = [
     "docs/files.md",
     "docs/guide/attacks.md",
     "docs/guide/estimators.md",
+    "docs/guide/machines.md",
     "docs/guide/metric.md",
     "docs/selection.md",
     "docs/transport.md",

@@ -13,14 +13,12 @@ from torch import Generator, Tensor, nn
 from gsat import _checks, _defaults, attacks
 from gsat._arrays.budgets import budget_used, by_class
 from gsat._arrays.norms import mean, mean_row, norm, rows
-from gsat._arrays.ranks import ALONE, shared
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside, unit_rows
 from gsat.costs import GroupCost, Metric, PerBatch, penalised, scaled
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen, untouched
-from gsat.models.unwrapped import unwrapped
 from gsat.shortcuts import Path
 from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import Oracle, clamped
@@ -88,8 +86,7 @@ class Defence(ABC):
 class ERM(Defence):
     """Nothing is perturbed: empirical risk minimisation."""
 
-    name = "erm"
-    spans_ranks = True  # there is nothing to share
+    name, spans_ranks = "erm", True
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The group as it is."""
@@ -116,8 +113,7 @@ class GSAT(Defence):
         Of the random batches of a `PerBatch` cost; by default one with seed 0.
     """
 
-    name = "gsat"
-    spans_ranks = True
+    name, spans_ranks = "gsat", True
 
     def __init__(
         self,
@@ -178,8 +174,7 @@ class GSAT(Defence):
 
     def describe(self) -> dict[str, Any]:
         """How the inner problem is solved, for JSON."""
-        found = self.adversary.metric
-        metric = {} if found is None else {"metric": f"{found!r} {found.fingerprint}"}
+        metric = {} if (found := self.adversary.metric) is None else {"metric": f"{found!r} {found.fingerprint}"}
         return {"solver": repr(self.adversary.solver), "n_inner": self.adversary.n_inner, **metric}
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -203,14 +198,12 @@ class Structured(Defence):
     name = "structured"
 
     def __init__(self, attack: attacks.Attack) -> None:
-        self.attack = attack
-        self.spans_ranks = isinstance(attack, attacks.PGD | attacks.FGM)  # whose samples share nothing
+        self.attack, self.spans_ranks = attack, isinstance(attack, attacks.PGD | attacks.FGM)  # which share nothing
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""
         self.delta = None  # the last one is as large as the group: let it go first
-        with shared(ALONE):
-            delta = self.delta = self.attack.perturb(model, x, y, batch)
+        delta = self.delta = self.attack.perturb(model, x, y, batch)
         return clamped(x.detach() + delta, _checks.bounds(self.attack.bounds, x))
 
     def measure(self) -> float | None:
@@ -261,8 +254,7 @@ class UniversalAT(Defence):
         A function (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
     """
 
-    name = "universal-at"
-    spans_ranks = True
+    name, spans_ranks = "universal-at", True
 
     def __init__(self, eps: float, *, step_size: float | None = None, loss: SampleLoss | str | None = None) -> None:
         self.eps = _checks.number("eps", eps, least=0)
@@ -274,7 +266,6 @@ class UniversalAT(Defence):
         """The group with the carried shift, after one more step of it."""
         x = _checks.group("x", x)
         flat = self.shift.to(x) if self.shift.numel() else torch.zeros_like(rows(x[:1]))
-        model = unwrapped(model)
         with frozen(model), untouched(x):
             loss = named_loss(self.loss, lambda: layout.outputs(model, x), y)
             _, gradient = Oracle(lambda z: loss(layout.outputs(model, z), y), x)(flat.view_as(x[:1]))

@@ -71,6 +71,12 @@ def with_other_samples() -> None:
     train(net(), *samples(50 + dist.get_rank()))
 
 
+def with_wrong_input() -> None:
+    """Rank 1 has one label too few."""
+    X, y = samples()
+    train(net(), X, y[dist.get_rank() :])
+
+
 def with_one_sample() -> None:
     train(net(), *samples(1))
 
@@ -159,6 +165,7 @@ ALL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nan shared erm": (with_nan, ("shared", "erm")),
     "fault own": (with_fault, ("own",)),
     "fault shared": (with_fault, ("shared",)),
+    "wrong input": (with_wrong_input, ()),
     "fewer own": (with_fewer, ("own",)),
     "fewer shared": (with_fewer, ("shared",)),
     "other samples": (with_other_samples, ()),

@@ -37,9 +37,11 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_same_message(fo
     assert "not finite at step 0" in messages.pop() or "nan at step 0" in str(found[0][name])
 
 
-@pytest.mark.parametrize("name", ["fault own", "fault shared"])
-def test_a_rank_that_fails_tells_why_and_the_other_does_not_wait(found: Any, name: str) -> None:
-    assert isinstance(found[1][name], KeyError)
+@pytest.mark.parametrize(
+    ("name", "kind"), [("fault own", KeyError), ("fault shared", KeyError), ("wrong input", ValueError)]
+)
+def test_a_rank_that_fails_tells_why_and_the_other_does_not_wait(found: Any, name: str, kind: type) -> None:
+    assert isinstance(found[1][name], kind)
     assert isinstance(found[0][name], RankLeft)
     assert "the message of that process says why" in str(found[0][name])
 

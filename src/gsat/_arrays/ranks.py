@@ -120,8 +120,10 @@ class Ranks:
     def copy_first(self, v: Tensor) -> None:
         """Overwrite v by what rank 0 has."""
         if not self.alone:
+            sent = v.detach().clone(memory_format=torch.contiguous_format)
             with _told():
-                dist.broadcast(v, group_src=0, group=self.group)
+                dist.broadcast(sent, group_src=0, group=self.group)
+            v.copy_(sent)
 
     def _reduced(self, v: Tensor, how: Any) -> Tensor:
         found = v.detach().clone(memory_format=torch.contiguous_format)
@@ -173,5 +175,5 @@ def _told() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:  # ValueError: of a process group that is closed
         raise RankLeft(
             "another process has left the run, which cannot go on without it; the message of that process says why, "
-            "unless it was killed"
+            "unless it was killed, or was silent for longer than the process group allows"
         ) from error.with_traceback(None)  # whose frames hold the process group, and would keep it open

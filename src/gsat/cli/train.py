@@ -8,7 +8,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -117,7 +117,7 @@ def train(
     if defence not in (*_defaults.DEFENCES, _defaults.LINEAR):
         fail(f"--defence must be one of {', '.join((*_defaults.DEFENCES, _defaults.LINEAR))}, got {defence!r}")
     at_least_one(threads=threads, jobs=jobs)
-    form = cast('Literal["own", "shared"]', _checks.one_of("--group", group, ("own", "shared")))
+    _checks.one_of("--group", group, ("own", "shared"))
     if choose and processes() > 1:
         fail("--choose runs in one process: choose first, with --jobs, then train with what it chose under torchrun")
     if choose and model != "elu":
@@ -209,7 +209,7 @@ def train(
         """What the run is told of itself; with --choose as far as it is chosen."""
         first = replace(plan, **members[0]) if members else plan
         about = {**source.describe(), **fingerprint(table), **first.describe(), "n_inner": first.inner}
-        about |= {"threads": n_threads, "processes": processes(), "group": form}
+        about |= {"threads": n_threads, "processes": processes(), "group": group}
         return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
 
     with (
@@ -225,7 +225,7 @@ def train(
             write_table(out / "choice.csv", made.tried)
             write_json(out / "config.json", config())
         plans, others = ([replace(plan, **one) for one in some or ()] for some in (members or [{}], single))
-        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress, group=form)
+        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress, group=group)
         if ranks.rank:
             return  # the first process writes and tells
         ready = {repr(plans[0]): trained.classifier}

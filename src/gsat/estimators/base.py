@@ -28,7 +28,7 @@ from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.training import Form, History, Validation, gdadmm
+from gsat.training import History, Validation, gdadmm
 
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
 EVERY = 25  # groups from one measurement of the robust validation loss to the next
@@ -115,7 +115,7 @@ class TorchEstimator(Fitted):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        group: Form = "own",
+        group: str = "own",
     ) -> NDArray[np.int64]:
         """Train, and warn where that has not converged; returns the rows that were held out."""
         seed = self._seed() if seed is None else seed

@@ -22,7 +22,6 @@ from gsat.estimators.partial import partial_fit
 from gsat.estimators.samples import Samples, checked_weights
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import WeightedCrossEntropy
-from gsat.training import Form
 
 
 class FittedClassifier(ClassifierMixin, Fitted):  # type: ignore[misc]
@@ -78,7 +77,7 @@ class TorchClassifier(FittedClassifier, Certified):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        group: Form = "own",
+        group: str = "own",
     ) -> Any:
         """As `fit`, with what belongs to a run.
 
@@ -88,10 +87,8 @@ class TorchClassifier(FittedClassifier, Certified):
             As in `fit`.
         seed
             Of weights and groups, instead of one that is drawn from random_state.
-        out, resume
-            A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was.
-        group
-            On several processes, as in `gsat.gdadmm`.
+        out, resume, group
+            A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was. `gsat.gdadmm`.
 
         Returns
         -------

@@ -29,7 +29,7 @@ from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.lda import LDAClassifier
 from gsat.estimators.linear import LinearClassifier
-from gsat.training import Form, History
+from gsat.training import History
 
 ONE_GRADIENT: dict[str, type[EpsClassifier]] = {  # for a group
     kind.defence: kind for kind in (FGMClassifier, FGSMClassifier, UniversalATClassifier)
@@ -129,7 +129,7 @@ def train(
     out: Path | None = None,
     resume: bool = False,
     progress: bool = False,
-    group: Form = "own",
+    group: str = "own",
 ) -> Trained:
     """Train on the rows of a table.
 

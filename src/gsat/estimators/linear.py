@@ -25,7 +25,7 @@ from gsat.estimators.metric import MetricEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
-from gsat.training import Form, History
+from gsat.training import History
 from gsat.training.history import Step
 
 KEPT = 2**26  # entries of samples that are kept in memory as the model sees them; more are read in every pass
@@ -73,7 +73,7 @@ class SolvedClassifier(TorchClassifier):
         seed: int | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        group: Form = "own",
+        group: str = "own",
     ) -> NDArray[np.int64]:
         """Solve for the weights; `out` gets a log of one line, and there is nothing to resume."""
         for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):

@@ -3,7 +3,6 @@
 from gsat.training.divergence import Diverged
 from gsat.training.history import History, Step
 from gsat.training.loop import gdadmm
-from gsat.training.parallel import Form
 from gsat.training.validation import Validation
 
-__all__ = ["Diverged", "Form", "History", "Step", "Validation", "gdadmm"]
+__all__ = ["Diverged", "History", "Step", "Validation", "gdadmm"]

@@ -9,18 +9,19 @@ from typing import Any, Literal
 
 import torch
 from torch import Generator, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from gsat import _checks, _defaults
+from gsat._arrays.ranks import joined
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
-from gsat.models.unwrapped import unwrapped
 from gsat.training.budget import control_for
 from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
 from gsat.training.checkpoint import MOST
 from gsat.training.divergence import Diverged, check_loss, finite_search
 from gsat.training.history import History, Step
 from gsat.training.interrupt import training_mode
-from gsat.training.parallel import Form, team_of
+from gsat.training.parallel import team_of
 from gsat.training.state import Run, adam
 from gsat.training.validation import Validation
 
@@ -41,7 +42,7 @@ def gdadmm(
     lam: float | Literal["paper", "auto"] = "auto",
     budget: float = _defaults.BUDGET,
     batch: Any = None,
-    group: Form = "own",
+    group: str = "own",
     deal: bool = True,
     loss: SampleLoss | None = None,
     ema: float | None = None,
@@ -127,17 +128,18 @@ def gdadmm(
     """
     if not isinstance(defence, Defence):
         raise TypeError(f"defence must be of gsat.defences, got {defence!r}; a cost goes into gsat.defences.GSAT(cost)")
-    eta0 = _checks.number("eta0", eta0, above=0)
-    group_size = _checks.count("group_size", group_size, least=1)
-    checkpoint_every = _checks.count("checkpoint_every", checkpoint_every, least=1)
-    if len(X) == 0 or len(y) != len(X):
-        raise ValueError(f"y must have one label per sample of X ({len(X)}, at least 1), got {len(y)}")
-    if batch is not None and len(batch) != len(X):
-        raise ValueError(f"batch must have one id per sample of X ({len(X)}), got {len(batch)}")
-    if resume and out is None:
-        raise ValueError("resume=True needs out=, the folder of the run")
-    model = unwrapped(model)
-    with team_of(group, group_size, len(X), defence, deal=deal) as (team, group_size):
+    with joined() as ranks:  # from here on the others notice where one fails
+        eta0 = _checks.number("eta0", eta0, above=0)
+        group_size = _checks.count("group_size", group_size, least=1)
+        checkpoint_every = _checks.count("checkpoint_every", checkpoint_every, least=1)
+        if len(X) == 0 or len(y) != len(X):
+            raise ValueError(f"y must have one label per sample of X ({len(X)}, at least 1), got {len(y)}")
+        if batch is not None and len(batch) != len(X):
+            raise ValueError(f"batch must have one id per sample of X ({len(X)}), got {len(batch)}")
+        if resume and out is None:
+            raise ValueError("resume=True needs out=, the folder of the run")
+        model = model.module if isinstance(model, DistributedDataParallel) else model  # gradients are averaged here
+        team, group_size = team_of(ranks, group, group_size, len(X), defence, deal=deal)
         run = Run(
             model=model,
             X=team.dealt(X),
@@ -177,7 +179,7 @@ def iterate(run: Run) -> Step:
     x, y, batch = run.group()
     with team.together():
         control.price(defence, model, x, y)
-    with finite_search(run.t, run.folder, team.ranks), team.one_group():
+    with finite_search(run.t, run.folder, team.ranks), team.one_group(defence):
         x = defence(model, x, y, batch)
         measure = defence.measure()
     objective = defence.objective(model, x, y, run.loss, batch)

@@ -13,19 +13,17 @@ Either way the gradients are summed in one exchange, and weights, λ and the opt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.chunks import Dealt
-from gsat._arrays.ranks import ALONE, Ranks, joined, shared
-from gsat.defences import Defence
-
-Form = Literal["own", "shared"]
+from gsat._arrays.ranks import ALONE, Ranks, shared
+from gsat.defences import Defence, Structured
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Team:
     """
 
     ranks: Ranks = ALONE
-    form: Form = "own"
+    form: str = "own"
     weight: float = 1.0
     deals: bool = True
 
@@ -61,9 +59,12 @@ class Team:
         """A block in which sums over samples go over the groups of all ranks: what λ follows."""
         return nullcontext() if self.ranks.alone else shared(self.ranks)
 
-    def one_group(self) -> AbstractContextManager[None]:
-        """A block in which sums over samples go over one group: with "shared" that of all ranks."""
-        return self.together() if self.form == "shared" else nullcontext()
+    def one_group(self, defence: Defence) -> AbstractContextManager[None]:
+        """A block in which sums over samples go over one group: with "shared" that of all ranks.
+
+        Samples that an attack moves share nothing (PGD, FGM): there each rank moves its own.
+        """
+        return self.together() if self.form == "shared" and not isinstance(defence, Structured) else nullcontext()
 
     def mean(self, value: float) -> float:
         """Σ_r weight_r·value_r."""
@@ -89,17 +90,14 @@ class Team:
         if self.ranks.alone:
             return
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        statistics = list(_statistics(model))
         used = torch.tensor([float(weight.grad is not None) for weight in weights])
-        parts = [torch.zeros_like(one) if one.grad is None else one.grad * self.weight for one in weights]
-        parts += [one / self.ranks.world for one in statistics]
-        for place, found in zip([*weights, *statistics, used], self._summed([*parts, used]), strict=True):
-            if place is used:
-                used.copy_(found)
-            elif isinstance(place, nn.Parameter):
-                place.grad = found
-            else:
-                place.copy_(found)
+        for weight in weights:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        gradients, statistics = [cast(Tensor, weight.grad) for weight in weights], list(_statistics(model))
+        shares = [one * self.weight for one in gradients] + [one / self.ranks.world for one in statistics]
+        with torch.no_grad():  # in place: a gradient keeps the layout of its weight in memory
+            for place, whole in zip([*gradients, *statistics, used], self._summed([*shares, used]), strict=True):
+                place.copy_(whole)
         for weight, count in zip(weights, used.tolist(), strict=True):
             weight.grad = weight.grad if count else None
 
@@ -110,7 +108,7 @@ class Team:
             dtype = torch.promote_types(dtype, part.dtype)
         sent = self.ranks.summed(torch.cat([part.reshape(-1).to(device, dtype) for part in parts]))
         pieces = torch.split(sent, [part.numel() for part in parts])
-        return [piece.view(part.shape).to(part) for piece, part in zip(pieces, parts, strict=True)]
+        return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
 
     def equal(self, model: nn.Module, defence: Defence) -> None:
         """Give all ranks the weights and buffers of rank 0, and for one group over all ranks its defence's state."""
@@ -137,9 +135,8 @@ def _statistics(model: nn.Module) -> Iterator[Tensor]:
                 yield value
 
 
-@contextmanager
-def team_of(form: Form, group_size: int, n: int, defence: Defence, *, deal: bool) -> Iterator[tuple[Team, int]]:
-    """A block with the team of a run and the size of this rank's groups; nobody waits for a rank that leaves it.
+def team_of(ranks: Ranks, form: str, group_size: int, n: int, defence: Defence, *, deal: bool) -> tuple[Team, int]:
+    """The team of a run, and the size of the groups of this rank.
 
     n: the samples that this rank is given; deal: whether all ranks are given the same, of which each takes its share
     """
@@ -149,23 +146,20 @@ def team_of(form: Form, group_size: int, n: int, defence: Defence, *, deal: bool
             f'group="shared" needs a defence that moves a group on several ranks as one (gsat.defences.GSAT, PGD, FGM, '
             f'UniversalAT, ERM), got {defence.name}; with group="own" any will do'
         )
-    with joined() as ranks:
-        if ranks.alone:
-            yield Team(), min(group_size, n)
-            return
-        counts = [int(count) for count in ranks.gathered(n)]
-        if deal and len(set(counts)) > 1:
-            raise ValueError(
-                f"X must be the same on all ranks, which share it out, got {counts} samples; deal=False lets each "
-                "rank train on those that it is given"
-            )
-        rows = [len(Dealt(range(n), rank, ranks.world)) for rank in range(ranks.world)] if deal else counts
-        if min(rows) == 0:
-            raise ValueError(f"every rank needs at least one sample, got {rows}")
-        if form == "own":
-            yield Team(ranks, form, 1 / ranks.world, deal), min(group_size, rows[ranks.rank])
-            return
-        if group_size < ranks.world:
-            raise ValueError(f"group_size must be at least the number of ranks ({ranks.world}), got {group_size}")
-        sizes = [min(len(Dealt(range(group_size), rank, ranks.world)), rows[rank]) for rank in range(ranks.world)]
-        yield Team(ranks, form, sizes[ranks.rank] / sum(sizes), deal), sizes[ranks.rank]
+    if ranks.alone:
+        return Team(), min(group_size, n)
+    counts = [int(count) for count in ranks.gathered(n)]
+    if deal and len(set(counts)) > 1:
+        raise ValueError(
+            f"X must be the same on all ranks, which share it out, got {counts} samples; deal=False lets each rank "
+            "train on those that it is given"
+        )
+    rows = [len(Dealt(range(n), rank, ranks.world)) for rank in range(ranks.world)] if deal else counts
+    if min(rows) == 0:
+        raise ValueError(f"every rank needs at least one sample, got {rows}")
+    if form == "own":
+        return Team(ranks, form, 1 / ranks.world, deal), min(group_size, rows[ranks.rank])
+    if group_size < ranks.world:
+        raise ValueError(f"group_size must be at least the number of ranks ({ranks.world}), got {group_size}")
+    sizes = [min(len(Dealt(range(group_size), rank, ranks.world)), rows[rank]) for rank in range(ranks.world)]
+    return Team(ranks, form, sizes[ranks.rank] / sum(sizes), deal), sizes[ranks.rank]

@@ -1,0 +1,115 @@
+"""Several processes: what is sent for one group, and how long it takes, by structure; the cost of 50 machines on paper.
+
+    python benchmarks/distributed.py [--features 500 --hidden 50 --group-size 400 --groups 3]
+
+Bytes and exchanges: one group over two processes (group="shared"), for each gradient of the inner problem, without
+those of the weights. "layer" is a network that begins with a linear layer, in whose row space (hidden) the problem is
+solved; "plain" one of which that is not known. Times: the same group in 1, 2 and 4 processes of one thread each, the
+median over groups. Model: gradients x (exchanges x latency + bytes / bandwidth), each exchange a ring of 2·(R − 1)
+messages for R machines.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+import gsat
+
+COSTS = {
+    "universal": gsat.Universal(),
+    "group-sparse": gsat.GroupSparse(),
+    "low-rank": gsat.LowRank(),
+    "unstructured": gsat.Unstructured(),
+}
+MACHINES = 50
+LATENCY = 50e-6  # seconds of a message between machines of a cluster, TCP on 10 Gbit Ethernet
+BANDWIDTH = 1.25e9  # bytes in a second
+
+
+class Plain(nn.Module):
+    """The network, without saying that it begins with a linear layer."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x)
+
+
+class Counted:
+    """all_reduce of torch.distributed, counted."""
+
+    def __init__(self) -> None:
+        self.n, self.size, self.inner = 0, 0, dist.all_reduce
+        dist.all_reduce = self
+
+    def __call__(self, v: torch.Tensor, *args, **options) -> None:
+        self.n, self.size = self.n + 1, self.size + v.numel() * v.element_size()
+        self.inner(v, *args, **options)
+
+
+def work(rank: int, world: int, folder: str, options: argparse.Namespace) -> None:
+    """Each structure on each path: gradients, exchanges, bytes and seconds for a group, into a file."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet{world}", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    d, m = options.features, options.group_size
+    net = nn.Sequential(nn.Linear(d, options.hidden), nn.ELU(), nn.Linear(options.hidden, 5))
+    y = torch.randint(5, (m,))
+    x = torch.randn(m, d) + 2 * nn.functional.one_hot(y, d)
+    rows = slice(rank * m // world, (rank + 1) * m // world)
+    counted, found = Counted(), {}
+    for path, model in (("layer", net), ("plain", Plain(net))):
+        for name, cost in COSTS.items():
+            adversary = gsat.Adversary(cost, lam=0.05, solver=gsat.Proximal(residual=False), n_inner=8, group="shared")
+            seconds = []
+            for _ in range(options.groups):
+                counted.n = counted.size = 0
+                dist.barrier()
+                begin = time.perf_counter()
+                adversary(model, x[rows], y[rows])
+                seconds.append(time.perf_counter() - begin)
+            found[path, name] = (adversary.last.n_gradients, counted.n, counted.size, statistics.median(seconds))
+    if rank == 0:
+        torch.save(found, f"{folder}/{world}.pt")
+    dist.destroy_process_group()
+
+
+def on_paper(gradients: int, exchanges: int, size: int) -> float:
+    """Seconds of what is sent for one group over MACHINES: a ring of small messages, and each byte twice."""
+    return exchanges * 2 * (MACHINES - 1) * LATENCY + 2 * size / BANDWIDTH
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=int, default=500)
+    parser.add_argument("--hidden", type=int, default=50)
+    parser.add_argument("--group-size", type=int, default=400)
+    parser.add_argument("--groups", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for world in (1, 2, 4):
+            mp.start_processes(work, (world, folder, options), nprocs=world, start_method="fork")
+            found[world] = torch.load(Path(folder) / f"{world}.pt")
+    print(f"{options.group_size} samples, {options.features} features, {options.hidden} hidden units, one thread each")
+    print(f"{'':21}gradients  exchanges      bytes  s in 1 process     in 2     in 4   sent by {MACHINES} machines, s")
+    for key, (gradients, exchanges, size, _) in found[2].items():
+        times = "".join(f"{found[world][key][3]:9.3f}" for world in (2, 4))
+        print(
+            f"{key[0]:7}{key[1]:14}{gradients:9}{exchanges / gradients:11.1f}{size / gradients:11.0f}"
+            f"{found[1][key][3]:16.3f}{times}{on_paper(gradients, exchanges, size):14.3f}"
+        )
+    print("exchanges and bytes are for each gradient")
+
+
+if __name__ == "__main__":
+    main()
