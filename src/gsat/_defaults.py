@@ -10,7 +10,8 @@ ATTACKED = ("universal", "universal-one", "group-sparse", "low-rank")  # structu
 DEFENCES = (*BASELINES, *STRUCTURES, *(f"structured-{name}" for name in ATTACKED))
 ATTACKS = (*ATTACKED, "pgd", "fgm")
 
-LINEAR = "linear"  # what `gsat train` calls a linear model, which has no adversary
+LINEAR, LDA = "linear", "lda"  # what `gsat train` calls logistic regression in a metric, and shrinkage LDA
+SOLVED = (LINEAR, LDA)  # linear models, which are solved for without an adversary
 
 STRUCTURE = "low-rank"  # of an estimator or a command that is given none
 LAM = "auto"

@@ -139,7 +139,7 @@ def test_the_most_frequent_choice_is_trained():
     one, other = Candidate("low-rank", 0.02, hidden=100), Candidate("low-rank", 0.15, hidden=100)
     assert usual_choice(choice("low-rank", one, other, other), "low-rank") == other
     rows = pd.concat([choice("LDA", Candidate("lda", 0.2)), choice("logistic", Candidate("logistic", 1.0))])
-    assert advised(rows, "LDA") == Candidate("logistic", 1.0)  # LDA is a model of scikit-learn
+    assert advised(rows, "LDA") == Candidate("lda", 0.2)
     assert advised(rows, "GSAT all") is None
 
 

@@ -21,8 +21,9 @@ def refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str,
         if not choose and name in options_given and defence not in (*_defaults.STRUCTURES, _defaults.LINEAR):
             structures = ", ".join((*_defaults.STRUCTURES, _defaults.LINEAR))
             fail(f"--{name} is for the structures of GSAT and linear models ({structures}), got --defence {defence}")
-    if "c" in options_given and (choose or defence != _defaults.LINEAR):
-        fail(f"--c is for --defence {_defaults.LINEAR}, got {'--choose' if choose else f'--defence {defence}'}")
+    for name, model in (("c", _defaults.LINEAR), ("shrinkage", _defaults.LDA)):
+        if name in options_given and (choose or defence != model):
+            fail(f"--{name} is for --defence {model}, got {'--choose' if choose else f'--defence {defence}'}")
     if choose:
         return
     priced, structures = defence in _defaults.STRUCTURES, ", ".join(_defaults.STRUCTURES)

@@ -84,6 +84,7 @@ def train(
     eps: options.Eps = _defaults.EPS,
     alpha: options.Alpha = None,
     c: Annotated[float, typer.Option(help="linear: how little large weights cost.")] = 1.0,
+    shrinkage: Annotated[float, typer.Option(help="lda: 1 makes all directions alike.")] = 0.1,
     class_weight: options.ClassWeight = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
     metric: options.Metric = _defaults.METRIC,
@@ -114,8 +115,7 @@ def train(
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
-    if defence not in (*_defaults.DEFENCES, _defaults.LINEAR):
-        fail(f"--defence must be one of {', '.join((*_defaults.DEFENCES, _defaults.LINEAR))}, got {defence!r}")
+    _checks.one_of("--defence", defence, (*_defaults.DEFENCES, *_defaults.SOLVED))
     at_least_one(threads=threads, jobs=jobs)
     _checks.one_of("--group", group, ("own", "shared"))
     if choose and processes() > 1:
@@ -128,6 +128,7 @@ def train(
     price = _lam(lam)
     _checks.number("eps", eps, least=0)
     _checks.number("c", c, above=0)
+    _checks.number("shrinkage", shrinkage, above=0, most=1)
     _checks.number("gamma", gamma, least=0)
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
     refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
@@ -175,7 +176,7 @@ def train(
 
     plan = Plan(
         defence=defence,
-        size=budget if defence in _defaults.STRUCTURES else c if defence == _defaults.LINEAR else eps,
+        size=budget if defence in _defaults.STRUCTURES else {"linear": c, "lda": shrinkage}.get(defence, eps),
         lam=price,
         alpha=alpha,
         k=k,

@@ -20,8 +20,7 @@ from gsat.estimators.lda import LARGEST_SIDE, LDAClassifier
 from gsat.estimators.leaving_out import Fold
 from gsat.estimators.linear import LinearClassifier
 
-LINEAR = _defaults.LINEAR  # the name of logistic regression among the candidates
-LDA = "lda"
+LINEAR, LDA = _defaults.SOLVED  # names among the candidates: of logistic regression, and of shrinkage LDA
 NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted
 
 

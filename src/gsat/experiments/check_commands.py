@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from gsat import _defaults
 from gsat.experiments.check_methods import REFERENCE
 from gsat.experiments.shift_candidates import NONE, Candidate, Setting
 from gsat.experiments.shift_choice import CANDIDATE, GSAT_ALL, PREPARED
 
-LDA = "lda"
+LDA = _defaults.LDA
 WITHIN, BATCHES = "within", "batches"
 
 
@@ -23,14 +24,10 @@ def usual_choice(choice: pd.DataFrame, method: str) -> Candidate:
 
 
 def advised(choice: pd.DataFrame, method: str) -> Candidate | None:
-    """What is trained: the usual choice of the method; None where everything is chosen anew, by `--choose`.
-
-    LDA is a model of scikit-learn; in its place stands logistic regression.
-    """
+    """What is trained: the usual choice of the method; None where everything is chosen anew, by `--choose`."""
     if method.removesuffix(PREPARED) == GSAT_ALL:
         return None
-    found = usual_choice(choice, method)
-    return usual_choice(choice, REFERENCE) if found.family == LDA else found
+    return usual_choice(choice, method)
 
 
 def options(one: Candidate | None, setting: Setting, *, learnt: str) -> list[str]:
@@ -43,6 +40,8 @@ def options(one: Candidate | None, setting: Setting, *, learnt: str) -> list[str
     shared = ["--class-weight", "balanced", *([] if one.prepare == NONE else ["--prepare", one.prepare])]
     if one.family == REFERENCE:
         return ["--defence", "linear", "--c", f"{one.strength:g}", "--metric", "none", *shared]
+    if one.family == LDA:
+        return ["--defence", LDA, "--shrinkage", f"{one.strength:g}", *shared]
     if one.family == "erm":
         return ["--defence", "erm", *shared, *_training(setting, length=one.strength)]
     if one.family == "pgd":
@@ -65,6 +64,8 @@ def in_python(one: Candidate | None, setting: Setting, *, by_batch: bool, learnt
     shared: dict[str, Any] = {"class_weight": "balanced", "prepare": one.prepare}
     if one.family == REFERENCE:
         return _call("gsat.LinearClassifier", one.strength, metric=None, **shared) + fit
+    if one.family == LDA:
+        return _call("gsat.LDAClassifier", one.strength, **shared) + fit
     if one.family == "erm":
         training = {name: value for name, value in training.items() if name != "n_inner"}
         training["n_outer"] = max(1, round(one.strength * setting.n_outer))
