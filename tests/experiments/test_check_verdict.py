@@ -147,6 +147,7 @@ def test_the_most_frequent_choice_is_trained():
     ("one", "wanted", "python"),
     [
         (Candidate("logistic", 0.03), "--defence linear --c 0.03 --metric none", "LinearClassifier(0.03, metric=None"),
+        (Candidate("lda", 0.3), "--defence lda --shrinkage 0.3 --class-weight", "LDAClassifier(0.3, class_weight="),
         (Candidate("erm", 2.0, prepare="centre"), "--prepare centre --n-outer 120", "ERMClassifier(class_weight="),
         (Candidate("pgd", 0.1), "--defence pgd --eps 0.1", "PGDClassifier(0.1"),
         (
