@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,7 +107,6 @@ def environment(folder, distribution):
 
 def cells(path, seed):
     """Counts of three types in two lanes, as a user would write them."""
-    anndata = pytest.importorskip("anndata")
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, 90)
     counts = rng.poisson(0.5 + 6.0 * (np.arange(12) % 3 == kind[:, None])).astype(np.float32)
