@@ -125,16 +125,22 @@ def test_a_classifier_of_ones_own(kind):
     assert "lam" not in adata.uns["gsat"]
 
 
-def test_settings_that_are_chosen_on_left_out_batches():
+@pytest.mark.parametrize("combine", ["best", "average"])
+def test_settings_that_are_chosen_on_left_out_batches(combine, tmp_path):
     adata = cells()
     template = gsat.GSATClassifier(**QUICK)
     cv = gsat.GSATClassifierCV(template, structures=(), hidden=(5,), cs=(0.1,), n_folds=2, random_state=0)
+    cv.set_params(combine=combine, prepare="none")
     found = gsat.tl.fit(adata, "cell_type", "donor", classifier=cv)
     assert type(found).__name__ == adata.uns["gsat"]["classifier"]
-    assert type(found).__name__ in ("ERMClassifier", "LinearClassifier")
+    assert (type(found) is gsat.AverageClassifier) == (combine == "average")
     right = adata.obs["gsat_prediction"].astype(str) == adata.obs["true"].astype(str)
     assert right.mean() > 0.9
     assert "gsat_score" not in adata.var  # nothing moved the genes in training
+    again = gsat.load(found.save(tmp_path / "model"))
+    new = cells(1, unknown=0)[:, ::-1].copy()
+    gsat.tl.predict(new, again)  # genes are matched by name
+    assert (new.obs["gsat_prediction"].astype(str) == new.obs["true"].astype(str)).mean() > 0.8
 
 
 def test_predict_matches_genes_by_name(fitted):
