@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gsat.experiments.check_methods import REFERENCE, TITLES
+from gsat.experiments.check_methods import MAJORITY, REFERENCE, TITLES
 from gsat.experiments.check_verdict import judge, table_of
 from gsat.experiments.paired import in_words
 
@@ -130,7 +130,7 @@ class CheckResult:
         return cells.assign(**{"mean": means, "difference": gaps, "whole batch": whole})
 
     def plot(self, ax: Any = None) -> Any:
-        """Balanced accuracy of every method: a point for each batch that was left out, and their mean.
+        """Balanced accuracy of every method but the majority class: a point for each batch left out, and their mean.
 
         Parameters
         ----------
@@ -144,17 +144,18 @@ class CheckResult:
         """
         from matplotlib.figure import Figure
 
+        shown = self.batches.drop(index=TITLES[MAJORITY])
         if ax is None:
-            ax = Figure(figsize=(7, 0.8 + 0.28 * len(self.batches)), layout="constrained").subplots()
-        for place, (name, row) in enumerate(self.batches.iterrows()):
+            ax = Figure(figsize=(7, 0.8 + 0.28 * len(shown)), layout="constrained").subplots()
+        for place, (name, row) in enumerate(shown.iterrows()):
             ours = str(name).startswith("GSAT")
             ax.plot(row, np.full(len(row), place), "o", color="#1c38b7" if ours else "#606772", alpha=0.45, ms=5)
             ax.plot([row.mean()], [place], "|", color="black", ms=14, mew=2)
-        reference = self.batches.loc[TITLES[REFERENCE]].mean()
+        reference = shown.loc[TITLES[REFERENCE]].mean()
         ax.axvline(reference, color="#966b00", lw=1, ls="--", label="mean of logistic regression")
-        ax.set_yticks(range(len(self.batches)), self.batches.index)
+        ax.set_yticks(range(len(shown)), shown.index)
         ax.invert_yaxis()
-        ax.set_xlabel(f"balanced accuracy, % (a point for each {'batch' if self.by_batch else 'fold'} left out)")
+        ax.set_xlabel(f"balanced accuracy in each {'batch' if self.by_batch else 'fold'} left out, %")
         ax.legend(loc="lower left", fontsize="small")
         return ax
 
