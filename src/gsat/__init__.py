@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
         load,
     )
     from gsat.evaluation import evaluate
+    from gsat.experiments.check_result import CheckResult
+    from gsat.experiments.checking import check
     from gsat.selectors import GroupSparseSelector, LowRankBasis
     from gsat.solvers import ADMM, Linearised, Proximal, Solution, maximise
     from gsat.theory import Certificate, Schedule, certify, curvature_bound, schedule, stationarity
@@ -41,6 +43,7 @@ _HOME = {  # public name -> the module it comes from
     "Adversary": "gsat.adversary",
     "CORALClassifier": "gsat.estimators",
     "Certificate": "gsat.theory",
+    "CheckResult": "gsat.experiments.check_result",
     "Diagnosis": "gsat.diagnosis",
     "ERMClassifier": "gsat.estimators",
     "FGMClassifier": "gsat.estimators",
@@ -69,6 +72,7 @@ _HOME = {  # public name -> the module it comes from
     "Unstructured": "gsat.costs",
     "Validation": "gsat.training",
     "certify": "gsat.theory",
+    "check": "gsat.experiments.checking",
     "curvature_bound": "gsat.theory",
     "diagnose": "gsat.diagnosis",
     "evaluate": "gsat.evaluation",

@@ -10,6 +10,8 @@ ATTACKED = ("universal", "universal-one", "group-sparse", "low-rank")  # structu
 DEFENCES = (*BASELINES, *STRUCTURES, *(f"structured-{name}" for name in ATTACKED))
 ATTACKS = (*ATTACKED, "pgd", "fgm")
 
+LINEAR = "linear"  # what `gsat train` calls a linear model, which has no adversary
+
 STRUCTURE = "low-rank"  # of an estimator or a command that is given none
 LAM = "auto"
 BUDGET = 0.05  # wanted mean ‖δ_i‖₂ of GSAT, as a fraction of E‖X‖₂

@@ -17,13 +17,59 @@ from gsat.defences import ERM
 from gsat.estimators import GSATClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.matching import Alignment, Fill, align, listed, probabilities
+from gsat.experiments.check_result import CheckResult
+from gsat.experiments.checking import check as check_samples
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-__all__ = ["fit", "predict"]
+__all__ = ["check", "fit", "predict"]
 
 N_GROUPS = 20  # of training cells, on which the adversary is watched for the scores
+
+
+def check(
+    adata: AnnData,
+    labels_key: str,
+    batch_key: str | None = None,
+    layer: str | None = None,
+    **options: Any,
+) -> CheckResult:
+    """Should robust training be used on these cells, and how well will it do on the next batch? `gsat.check` says.
+
+    Parameters
+    ----------
+    adata
+        Cells in memory. It is not written to.
+    labels_key
+        The column of .obs with the labels; cells without one are left out.
+    batch_key
+        The column of .obs with the batches, or None, with which nothing is known about a next batch.
+    layer
+        The layer to take instead of .X.
+    **options
+        Of `gsat.check`: quick, n_jobs, max_batches, max_samples, max_features, random_state, out, verbose.
+
+    Returns
+    -------
+    CheckResult
+        A table, a verdict in a sentence, and the line that trains the winner.
+
+    Examples
+    --------
+    >>> import gsat, numpy as np, pandas as pd
+    >>> from anndata import AnnData
+    >>> obs = pd.DataFrame({"cell_type": ["B"] * 6, "donor": ["d1", "d2"] * 3}, index=list("abcdef"))
+    >>> gsat.tl.check(AnnData(np.eye(6), obs=obs), "cell_type", "donor")
+    Traceback (most recent call last):
+        ...
+    ValueError: y must hold at least two classes, got B alone
+    """
+    _check_anndata(adata)
+    X, labels = _matrix(adata, layer), _column(adata, "labels_key", labels_key)
+    known = _labelled(labels, labels_key)
+    batch = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()[known]
+    return check_samples(X[known], _labels(labels.iloc[known]), batch, **options)
 
 
 def fit(
@@ -77,9 +123,7 @@ def fit(
         )
     X = _matrix(adata, layer)
     labels = _column(adata, "labels_key", labels_key)
-    known = np.flatnonzero(labels.notna().to_numpy())
-    if len(known) == 0:
-        raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
+    known = _labelled(labels, labels_key)
     batches = None if batch_key is None else _column(adata, "batch_key", batch_key).to_numpy()
     batch = None if batches is None else batches[known]
     y = _labels(labels.iloc[known])
@@ -184,6 +228,14 @@ def _column(adata: AnnData, option: str, key: str) -> pd.Series:
     if key not in adata.obs:
         raise ValueError(f"{option} must be a column of .obs ({listed(list(adata.obs.columns))}), got {key!r}")
     return adata.obs[key]
+
+
+def _labelled(labels: pd.Series, labels_key: str) -> NDArray[np.intp]:
+    """The positions of the cells that have a label."""
+    known = np.flatnonzero(labels.notna().to_numpy())
+    if len(known) == 0:
+        raise ValueError(f"labels_key must name a column with labels, got {labels_key!r}, where all are missing")
+    return known
 
 
 def _labels(labels: pd.Series) -> NDArray[Any]:

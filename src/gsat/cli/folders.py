@@ -17,24 +17,18 @@ from gsat.cli.app import fail
 RUN_FILES = {
     "config.json", "log.jsonl", "log.jsonl.damaged", "checkpoint", "model", "model-single", "models", "results.csv",
     "evaluations.jsonl", "choice.csv", "chosen.csv", "differences.csv", "curves.png", "report.html",
-    "perturbations.json", "timing.csv", "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
+    "perturbations.json", "timing.csv", "metrics.json", "methods.csv", "batches.csv", "work",
+    "erm", "fgm", "pgd", "universal", "group-sparse", "low-rank", LOCK,
 }  # fmt: skip
 
 ASIDE = ".replaced-"  # a folder in that of the run, with the run that --force replaces: all of it
 MOVING = ".replacing"  # the same, while its files are moved there or back
 DISCARDED = ".discarded"  # the same, while it is removed
 
-LATER = (
-    "threads",
-    "early_stopping",
-    "validation_fraction",
-    "calibrate",
-    "prepare",
-    "metric",
-    "gamma",
-    "choice",
-    "choice_single",
-)  # not in runs of earlier versions
+LATER = {  # not in runs of earlier versions
+    "threads", "early_stopping", "validation_fraction", "calibrate", "prepare", "metric", "gamma", "class_weight",
+    "choice", "choice_single",
+}  # fmt: skip
 
 CHOSEN = {"defence", "size", "gamma", "prepare", "options"}  # what --choose decides of a plan
 NONE = type(None)

@@ -76,8 +76,12 @@ Defence = Annotated[
     str,
     typer.Option(
         help="erm, fgm, pgd, universal-at, group-sparse, low-rank, unstructured, universal (a shift for every two "
-        "samples of a group, or for each batch), universal-one (one shift for the whole group), ..."
+        "samples of a group, or for each batch), universal-one (one shift for the whole group), ...; "
+        "train also has linear, a linear model"
     ),
+]
+ClassWeight = Annotated[
+    Literal["balanced"] | None, typer.Option(help="balanced: each class weighs the same, however rare it is.")
 ]
 NOuter = Annotated[int, typer.Option(help="Groups to train on (T0).")]
 NInner = Annotated[

@@ -58,6 +58,8 @@ def train(
     budget: options.Budget = _defaults.BUDGET,
     eps: options.Eps = _defaults.EPS,
     alpha: options.Alpha = None,
+    c: Annotated[float, typer.Option(help="linear: how little large weights cost.")] = 1.0,
+    class_weight: options.ClassWeight = None,
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
     metric: options.Metric = _defaults.METRIC,
     gamma: options.Gamma = _defaults.GAMMA,
@@ -83,8 +85,8 @@ def train(
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier on a file or a data set; its folder has config.json, log.jsonl, checkpoint/ and model/."""
-    if defence not in _defaults.DEFENCES:
-        fail(f"--defence must be one of {', '.join(_defaults.DEFENCES)}, got {defence!r}")
+    if defence not in (*_defaults.DEFENCES, _defaults.LINEAR):
+        fail(f"--defence must be one of {', '.join((*_defaults.DEFENCES, _defaults.LINEAR))}, got {defence!r}")
     at_least_one(threads=threads, jobs=jobs)
     if choose and model != "elu":
         fail(f"--choose needs --model elu, whose width it chooses, got {model!r}")
@@ -92,6 +94,7 @@ def train(
         fail("--prepare choose needs --choose, which tries the preparations on batches left out")
     price = _lam(lam)
     _checks.number("eps", eps, least=0)
+    _checks.number("c", c, above=0)
     _checks.number("gamma", gamma, least=0)
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
     _refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
@@ -118,7 +121,7 @@ def train(
 
     plan = Plan(
         defence=defence,
-        size=budget if defence in _defaults.STRUCTURES else eps,
+        size=budget if defence in _defaults.STRUCTURES else c if defence == _defaults.LINEAR else eps,
         lam=price,
         alpha=alpha,
         k=k,
@@ -141,6 +144,7 @@ def train(
         calibrate=calibrate,
         metric=None if metric == "none" else metric,
         gamma=gamma,
+        class_weight=class_weight,
     )
     n_threads = use_threads(stored_threads(out) if resume and threads is None else threads)
     choice, single, tried = None, None, None
@@ -188,9 +192,11 @@ def _refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str
     if choose and metric == "none":
         fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
     for name in ("metric", "gamma"):
-        if not choose and name in options_given and defence not in _defaults.STRUCTURES:
-            structures = ", ".join(_defaults.STRUCTURES)
-            fail(f"--{name} is for the structures of GSAT ({structures}), got --defence {defence}")
+        if not choose and name in options_given and defence not in (*_defaults.STRUCTURES, _defaults.LINEAR):
+            structures = ", ".join((*_defaults.STRUCTURES, _defaults.LINEAR))
+            fail(f"--{name} is for the structures of GSAT and linear models ({structures}), got --defence {defence}")
+    if "c" in options_given and (choose or defence != _defaults.LINEAR):
+        fail(f"--c is for --defence {_defaults.LINEAR}, got {'--choose' if choose else f'--defence {defence}'}")
 
 
 def _metric_in_words(trained: Any, rows: Any) -> dict[str, str]:

@@ -16,7 +16,7 @@ from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.leaving_out import Fold
 from gsat.estimators.linear import LinearClassifier
 
-LINEAR = "linear"  # the name of linear models among the candidates
+LINEAR = _defaults.LINEAR  # the name of linear models among the candidates
 NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted
 
 

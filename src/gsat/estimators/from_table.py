@@ -50,7 +50,9 @@ class Plan:
     early_stopping, validation_fraction, calibrate
         As in `GSATClassifier`.
     metric, gamma
-        Of GSAT, as in `GSATClassifier`.
+        Of GSAT and of linear models, as in `GSATClassifier`.
+    class_weight
+        As in `GSATClassifier`.
     model, options
         The name of the network and its options.
     per_batch
@@ -83,6 +85,7 @@ class Plan:
     calibrate: bool = False
     metric: str | None = _defaults.METRIC
     gamma: float = _defaults.GAMMA
+    class_weight: str | None = None
 
     @property
     def inner(self) -> int:
@@ -163,6 +166,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
             gamma=plan.gamma,
             standardize=plan.standardize,
             prepare=plan.prepare,
+            class_weight=plan.class_weight,
             calibrate=plan.calibrate,
             validation_fraction=plan.validation_fraction,
             random_state=plan.seed,
@@ -179,6 +183,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "ema": plan.ema,
         "standardize": plan.standardize,
         "prepare": plan.prepare,
+        "class_weight": plan.class_weight,
         "random_state": plan.seed,
         "early_stopping": plan.early_stopping,
         "validation_fraction": plan.validation_fraction,

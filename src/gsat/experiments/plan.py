@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a piece finds the data, and the folder in which it may keep models and finished evaluations."""
+    """Where a piece finds the data, and the folder in which it may keep models and finished evaluations.
+
+    subject: samples in memory, for pieces that read no data set; their arguments say which by a checksum
+    """
 
     work: Path
     data_dir: Path | None = None
+    subject: Any = None
 
 
 @dataclass(frozen=True)

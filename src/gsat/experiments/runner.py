@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,16 +57,24 @@ def alone_in(out: Path) -> Iterator[None]:
 
 
 def run(
-    pieces: Sequence[Piece], place: Place, *, jobs: int = 1, threads: int | None = None, progress: bool = False
+    pieces: Sequence[Piece],
+    place: Place,
+    *,
+    jobs: int = 1,
+    threads: int | None = None,
+    progress: bool = False,
+    told: Callable[[Piece], None] | None = None,
 ) -> list[pd.DataFrame]:
     """The rows of all pieces, in their order; with jobs > 1 several at a time, one core each unless threads are given.
 
-    Those that run by themselves take the threads that are given, or as many as torch does.
+    Those that run by themselves take the threads that are given, or as many as torch does. With `told` the caller has
+    a bar of his own, and is told of every piece that is finished.
     """
     use_threads(threads)
     waiting = [piece for piece in pieces if not piece.done(place)]
     together = [piece for piece in waiting if jobs > 1 and not piece.alone]
-    with _bar(sum(piece.effort for piece in waiting), progress) as advance:
+    own = bar(sum(piece.effort for piece in waiting), progress) if told is None else nullcontext(told)
+    with own as advance:
         calls = (joblib.delayed(_run_beside_others)(piece, place, _threads(jobs, threads)) for piece in together)
         for piece in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
             advance(piece)
@@ -89,13 +97,13 @@ def _run_beside_others(piece: Piece, place: Place, threads: int) -> Piece:
 
 
 @contextmanager
-def _bar(total: float, progress: bool) -> Iterator[Callable[[Piece], None]]:
+def bar(total: float, progress: bool) -> Iterator[Callable[[Piece], None]]:
     """One bar for all pieces, which advances by their effort, so that the time left is that of the work left."""
-    with tqdm(total=total, disable=not progress, unit_scale=True, bar_format=BAR) as bar:
+    with tqdm(total=total, disable=not progress, unit_scale=True, bar_format=BAR) as shown:
 
         def advance(piece: Piece) -> None:
-            bar.set_postfix_str(piece.name, refresh=False)
-            bar.update(piece.effort)
+            shown.set_postfix_str(piece.name, refresh=False)
+            shown.update(min(piece.effort, total - shown.n))  # rounding must not lead beyond the end
 
         yield advance
 

@@ -82,16 +82,22 @@ def plain_networks(setting: Setting, prepares: Iterable[str]) -> list[Candidate]
     return [Candidate("erm", prepare=prepare, hidden=hidden) for prepare, hidden in product(prepares, setting.hidden)]
 
 
+def common_networks(setting: Setting, base: Candidate) -> Iterator[Candidate]:
+    """ERM of all lengths, PGD, and GSAT of all structures, isotropic and in the metric, prepared as the base is."""
+    yield from (replace(base, strength=length) for length in setting.lengths)
+    for family in ("pgd", *STRUCTURES):
+        yield from (replace(base, family=family, strength=budget) for budget in setting.budgets)
+    for structure in STRUCTURES:
+        yield from _in_metric(structure, AUTO, setting.metric_budgets, setting, base)
+
+
 def robust_networks(setting: Setting, base: Candidate, *, several: bool) -> Iterator[Candidate]:
     """All networks with the preparation and width of the base; with one batch without those that need several.
 
     CORAL compares what the hidden layer shows of batches: it has the largest width in any case.
     """
-    yield from (replace(base, strength=length) for length in setting.lengths)
-    for family in ("pgd", "unstructured", *STRUCTURES):
-        yield from (replace(base, family=family, strength=budget) for budget in setting.budgets)
-    for structure in STRUCTURES:
-        yield from _in_metric(structure, AUTO, setting.metric_budgets, setting, base)
+    yield from common_networks(setting, base)
+    yield from (replace(base, family="unstructured", strength=budget) for budget in setting.budgets)
     yield from _in_metric("random", AUTO, setting.draws, setting, base)
     if several:
         for metric in ("within", "between"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gsat import _defaults
 from gsat._files import replace_file
 from gsat.data import Table
-from gsat.estimators.leaving_out import best_of, folds_of, judged, order_of, quarter
+from gsat.estimators.leaving_out import Fold, best_of, folds_of, judged, order_of, quarter
 from gsat.experiments.plan import Piece, Place
 from gsat.experiments.shift_candidates import (
     CENTRE,
@@ -29,7 +29,7 @@ from gsat.experiments.shift_candidates import (
     robust_networks,
 )
 from gsat.experiments.shift_choice import CANDIDATE, Methods, chosen, over_seeds
-from gsat.experiments.shift_tasks import Task, loaded
+from gsat.experiments.shift_tasks import COLUMNS, Task, loaded
 from gsat.experiments.shift_training import Split, predicted
 
 CHOOSING = 0  # the seed whose trainings on inner folds choose
@@ -106,14 +106,14 @@ def fold(table: Table, task: Task, held_out: str, setting: Setting) -> tuple[pd.
     inner = inner_splits(train, setting.folds)
     prepares = [one for one in _defaults.PREPARATIONS if one != CENTRE or outer.batch is not None]
     plain = plain_networks(setting, prepares)
-    known = {one: _inner(one, inner, setting) for one in plain}
+    known = {one: inner_score(one, inner, setting) for one in plain}
     candidates = list(plain)
     for base in bases(plain, np.array([known[one][:2] for one in plain])):
         candidates += robust_networks(setting, base, several=outer.batch is not None)
     candidates += linear(setting, prepares)
     rows, shares = [], []
     for one in dict.fromkeys(candidates):
-        score, loss, seconds = known.get(one) or _inner(one, inner, setting)
+        score, loss, seconds = known.get(one) or inner_score(one, inner, setting)
         row, share = _tested(one, outer, task, held_out, setting, CHOOSING)
         rows.append({**row, "inner": score, "inner_loss": loss, "seconds": row["seconds"] + seconds})
         shares.append(share)
@@ -150,24 +150,34 @@ def _tested(
     one: Candidate, outer: Split, task: Task, held_out: str, setting: Setting, seed: int
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
     """A row of `fold` but for the inner folds, and the predicted probabilities."""
+    row, share = tested(one, outer, setting, seed)
+    return {"data": task.name, "fold": task.held_out.index(held_out) + 1, **row}, share
+
+
+def tested(one: Candidate, outer: Split, setting: Setting, seed: int) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """A candidate trained, and tested on the rows that are left out: what was measured, and its probabilities."""
     before = time.process_time()
     share, classes = predicted(one, outer, setting, seed)
     accuracy, balanced, _ = judged(share, classes, outer.y)
     row = {
-        "data": task.name, "fold": task.held_out.index(held_out) + 1, "seed": seed, **asdict(one),
+        "seed": seed, **asdict(one),
         "accuracy": accuracy, "balanced_accuracy": balanced, "n_train": len(outer.train), "n_test": len(outer.y),
         "seconds": time.process_time() - before,
     }  # fmt: skip
     return row, share
 
 
-def inner_splits(train: Table, n_folds: int) -> list[Split]:
+def inner_folds(y: NDArray[Any], batch: NDArray[Any], group: NDArray[Any] | None, n_folds: int) -> list[Fold]:
     """Training batches that are left out in turn, or random folds where none can be, people and places whole."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one batch is said of the task
-        y, batch = np.asarray(train.y), np.asarray(train.batch)
-        found = folds_of(y, batch, cv="batches", n_folds=n_folds, seed=CHOOSING, group=train.group)
-    return [Split.of(train, rows) for rows, _ in found]
+        return folds_of(y, batch, cv="batches", n_folds=n_folds, seed=CHOOSING, group=group)
+
+
+def inner_splits(train: Table, n_folds: int, *, most: int = COLUMNS) -> list[Split]:
+    """The splits of `inner_folds`."""
+    found = inner_folds(np.asarray(train.y), np.asarray(train.batch), train.group, n_folds)
+    return [Split.of(train, rows, most=most) for rows, _ in found]
 
 
 def bases(plain: Sequence[Candidate], scores: NDArray[np.float64]) -> list[Candidate]:
@@ -177,7 +187,7 @@ def bases(plain: Sequence[Candidate], scores: NDArray[np.float64]) -> list[Candi
     return [plain[place] for place in dict.fromkeys((first, best_of(scores[:, 0], scores[:, 1])))]
 
 
-def _inner(one: Candidate, splits: Sequence[Split], setting: Setting) -> tuple[float, float, float]:
+def inner_score(one: Candidate, splits: Sequence[Split], setting: Setting) -> tuple[float, float, float]:
     """Mean balanced accuracy and cross-entropy over the inner folds, and the seconds it took."""
     before = time.process_time()
     found = np.array([judged(*predicted(one, split, setting, CHOOSING), split.y)[1:] for split in splits])

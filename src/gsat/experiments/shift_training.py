@@ -43,11 +43,16 @@ class Split:
     _spreads: dict[tuple[str, str], Spread] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, table: Table, train: Rows) -> Split:
-        """The split of a table by the places of the rows to train on; all others are left out."""
+    def of(cls, table: Table, train: Rows, *, most: int = COLUMNS) -> Split:
+        """The split of a table by the places of the rows to train on; all others are left out.
+
+        Of the rows to train on, those whose group has rows that are left out take no part. `most`: columns.
+        """
         away = np.setdiff1d(np.arange(len(table)), train)
+        if table.group is not None:
+            train = train[~np.isin(table.group[train], table.group[away])]
         rows = table.subset(train)
-        columns = most_variable(rows.X, COLUMNS if rows.feature_groups is None else rows.X.shape[1])
+        columns = most_variable(rows.X, most if rows.feature_groups is None else rows.X.shape[1])
         rest = table.subset(away)
         known = np.isin(np.asarray(rest.y), np.asarray(rows.y))
         return cls(with_columns(rows, columns), with_columns(rest, columns), known)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from gsat.report import plots
 from gsat.report import series as names
+from gsat.report.checked import check_parts, opening, read_check
 from gsat.report.curves import Panel, panels
 from gsat.report.figures import Figures
 from gsat.report.markup import Markup, join, tag
@@ -59,6 +60,8 @@ COMPARED = {"paper": "The paper", "headline": "Here"}
 def introduction(result: Result) -> Markup:
     """What config.json says: the paper's figures and ours, protocol and notes, and the command that made the result."""
     config = result.config
+    if (check := read_check(result.path)) is not None:
+        return opening(check)
     notes = config.get("notes")
     found = [f"{label}: {config[key]}" for key, label in COMPARED.items() if config.get(key)]
     texts = [*found, config.get("protocol"), *(notes if isinstance(notes, list) else [notes])]
@@ -71,8 +74,11 @@ def introduction(result: Result) -> Markup:
 
 def parts(result: Result, figures: Figures, key: str, level: int) -> list[Part]:
     """Everything the result has something for, below headings of this level."""
-    drawn = panels(result)
     several = level > 2
+    if (check := read_check(result.path)) is not None:
+        own = [*check_parts(check, figures), ("settings", "Settings", _settings(result), True)]
+        return [Part(f"{key}-{name}", title, body, folded) for name, title, body, folded in own if body]
+    drawn = panels(result)
     found = [
         ("summary", "At a glance", summary(drawn, result), False),
         (
