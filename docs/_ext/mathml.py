@@ -10,7 +10,6 @@ from sphinx.errors import ExtensionError
 from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
-
 BARS = ("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')  # else a bar with an exponent is longer than the other
 
 
