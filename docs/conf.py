@@ -1,5 +1,6 @@
 """The settings of the documentation site; `make docs` builds it into docs/_build/html without a network."""
 
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -39,6 +40,7 @@ nb_execution_mode = "force"
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm would like widgets, which a page has not
 
 # The API reference.
 autosummary_generate = False  # the pages in api/ are written by hand, one for each room
