@@ -93,9 +93,7 @@ def main() -> None:
     parser.add_argument("--structures", nargs="+", default=["universal", "group-sparse", "low-rank", "unstructured"])
     parser.add_argument("--shares", nargs="+", type=float, default=[0.01, 0.1])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--first-seed", type=int, default=0, help="rules were chosen on 10 to 14, the tables have 0 to 4"
-    )
+    parser.add_argument("--first-seed", type=int, default=0, help="the rule was chosen on 10 to 14")
     parser.add_argument("--n-outer", type=int, default=300)
     parser.add_argument("--class-weight", choices=["balanced"])
     parser.add_argument("--quick", action="store_true", help="one set, two structures, two seeds")
