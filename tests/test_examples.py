@@ -13,6 +13,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 ELSEWHERE = {  # what has no example of its own: where it is used in one
     **{f"gsat.defences.{name}": "gsat.gdadmm" for name in gsat.defences.__all__},
     **{f"gsat.attacks.{name}": "gsat.attacks.PGD" for name in ("Attack", "Structured", "Candidate")},
+    "gsat.CheckResult": "gsat.check",
     "gsat.Solution": "gsat.maximise",
     "gsat.data.fetch": "gsat.data.load",
     "gsat.transport.Transport": "gsat.transport.primal",

@@ -111,6 +111,14 @@ class AverageClassifier(ByProbability):
         The fitted ones.
     prepare
         "centre" where a member is centred, so that whole batches are predicted; else "none".
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> both = gsat.AverageClassifier([gsat.LinearClassifier(), gsat.LDAClassifier()]).fit(table.X, table.y)
+    >>> bool(both.score(table.X, table.y) > 0.7)
+    True
     """
 
     estimators: Any = field(default=(), kw_only=False)

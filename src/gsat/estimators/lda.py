@@ -37,6 +37,13 @@ class LDAClassifier(SolvedClassifier):
         As in `GSATClassifier`.
     **others
         Those of the training of networks have no effect; module and in_shape must be None, hidden 0.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> table = gsat.data.make_batches(100, 5)
+    >>> bool(gsat.LDAClassifier(0.1).fit(table.X, table.y).score(table.X, table.y) > 0.7)
+    True
     """
 
     shrinkage: float = field(default=0.1, kw_only=False)
