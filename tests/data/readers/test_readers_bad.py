@@ -30,7 +30,10 @@ def test_missing_file_and_folder(tmp_path, ending):
     refuses(path, " is a folder, not a file$", FileNotFoundError)
 
 
-@pytest.mark.parametrize(("name", "got"), [("x.xlsx", "'.xlsx'"), ("x.csv.gz", "'.gz'"), ("folder/x", "'no ending'")])
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [("x.xlsx", "'.xlsx'; save the sheet as .csv in UTF-8"), ("x.csv.gz", "'.gz'"), ("folder/x", "'no ending'")],
+)
 def test_unknown_ending(name, got):
     with pytest.raises(ValueError, match=rf"^{name} must end in one of .h5ad, .bed, .csv, .tsv, .*.npz, got {got}$"):
         data.load(name)
@@ -70,7 +73,11 @@ TEXT = "id,a,b,y\ns0,1,2,u\ns1,3,4,v\n"
         (TEXT, {"batch": "lab"}, r" must have the column that batch='lab' names, it has 'id', 'a', 'b', 'y'$"),
         (TEXT, {"ids": "name"}, r" must have the column that ids='name' names, it has 'id', 'a', 'b', 'y'$"),
         (WIDE, {"label": "y"}, r" must have the column that label='y' names, it has 'c0', .*'c9' and 4 more$"),
-        (TEXT, {"label": "y"}, r", line 2, column 'id' must be a number, got 's0'; a column of .* or ids=$"),
+        (
+            TEXT,
+            {"label": "y"},
+            r", line 2, column 'id' must be a number, got 's0'; a column of .*, others go with --drop .*$",
+        ),
         (
             TEXT.replace("4", "4,5"),
             {"ids": "id", "label": "y"},
