@@ -63,7 +63,7 @@ def test_train_leaves_a_run(trained):
 
 
 def test_train_prints_json(tmp_path):
-    found = json.loads(run("train", "digits", "--defence", "erm", "--out", tmp_path / "y", *QUICK, "--json").output)
+    found = json.loads(run("train", "digits", "--defence", "erm", "--out", tmp_path / "y", *QUICK, "--json").stdout)
     assert found["steps"] == 12
     assert 0 < found["test_accuracy"] <= 1
 
@@ -82,13 +82,13 @@ def test_train_stops_early_calibrates_and_resumes(tmp_path):
         "2",
     ]
     options += ["--early-stopping", "--calibrate", "--validation-fraction", "0.2", "--json"]
-    first = json.loads(run(*options).output)
+    first = json.loads(run(*options).stdout)
     classifier = gsat.load(tmp_path / "e")
     assert classifier.temperature_ == first["temperature"] != 1
     assert (classifier.early_stopping, classifier.structure) == (True, "universal-one")
     lines = (tmp_path / "e" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["t"] for line in lines if json.loads(line)["validation_loss"] is not None] == [24, 49]
-    assert json.loads(run(*options, "--resume").output) == first
+    assert json.loads(run(*options, "--resume").stdout) == first
     text = run(*options[:-4], "--json", "--resume", code=2).output
     assert "calibrate" in text
 

@@ -135,7 +135,7 @@ def test_missing_features_are_told_or_filled(trained, tmp_path):
     args = ["predict", trained, tmp_path / "fewer.h5ad", "--out", tmp_path / "p.csv"]
     assert "must have all 18 features of the model, 2 are missing: gene2, gene9" in words(*args)
     assert not (tmp_path / "p.csv").exists()
-    found = json.loads(run(*args, "--missing-features", "mean", "--json").output)
+    found = json.loads(run(*args, "--missing-features", "mean", "--json").stdout)
     assert (found["missing"], found["extra"], found["samples"]) == (["gene2", "gene9"], [], N)
     classifier = gsat.load(trained)
     X, _, _ = expression(1)
@@ -185,7 +185,7 @@ def test_a_layer_is_read_as_in_training(folder, tmp_path):
         "--out",
         tmp_path / "r",
     ]
-    found = json.loads(run("train", folder / "cells.h5ad", *args, *QUICK, "--json").output)
+    found = json.loads(run("train", folder / "cells.h5ad", *args, *QUICK, "--json").stdout)
     assert found["test_accuracy"] is None
     assert found["samples"] == "150 to train on, 0 for the test"
     said = run("predict", tmp_path / "r", folder / "new.h5ad", "--out", tmp_path / "p.csv").output
@@ -200,12 +200,12 @@ def test_attack_reads_the_same_rows_again(folder, trained, tmp_path):
     copy, data = tmp_path / "run", tmp_path / "cells.h5ad"
     shutil.copytree(trained, copy)
     args = ["attack", copy, "--structure", "low-rank", "--ranks", "2", "--eps", "0.3", "--steps", "6", "--json"]
-    found = json.loads(run(*args).output)
+    found = json.loads(run(*args).stdout)
     donors = gsat.data.load(folder / "cells.h5ad", batch="donor").batch
     assert found[0]["n"] == np.unique(donors, return_counts=True)[1].max()  # the donor that was held out
     assert found[1]["accuracy"] < found[0]["accuracy"]
     shutil.copy(folder / "cells.h5ad", data)
-    moved = json.loads(run(*args, "--data", data, "--out", tmp_path / "again.csv").output)
+    moved = json.loads(run(*args, "--data", data, "--out", tmp_path / "again.csv").stdout)
     assert [row["accuracy"] for row in moved] == [row["accuracy"] for row in found]
     write_h5ad(data, 5)
     assert "must be what" in words(*args, "--data", data, "--force")
@@ -225,7 +225,7 @@ def test_labels_are_coded_by_the_model_where_the_test_rows_lack_a_class(tmp_path
     assert found["samples"] == "100 to train on, 50 for the test"
     assert found["not_tested"] == "5 samples of classes that are not among the training samples"
     assert found["test_accuracy"] > 0.6
-    table = json.loads(run("attack", tmp_path / "r", "--structure", "fgm", "--eps", "0", "--json").output)
+    table = json.loads(run("attack", tmp_path / "r", "--structure", "fgm", "--eps", "0", "--json").stdout)
     assert table[0]["n"] == 45
     assert table[0]["accuracy"] == pytest.approx(found["test_accuracy"])
 
@@ -255,7 +255,7 @@ def test_select_ranks_and_draws(folder, tmp_path):
     assert "--out must be a new file" in words(*args)
     (tmp_path / "out" / "genes.csv").unlink()
     assert "genes.png" in words(*args)  # the picture alone is kept too
-    found = json.loads(run(*args, "--force", "--n-resamples", "0", "--n-outer", "20", "--all", "--json").output)
+    found = json.loads(run(*args, "--force", "--n-resamples", "0", "--n-outer", "20", "--all", "--json").stdout)
     assert len(found) == D
     assert set(found[0]) == {"rank", "name", "score"}
 
@@ -391,7 +391,7 @@ def test_a_batch_is_attacked_as_all_its_test_samples_centre_it(folder, centred):
     chances = classifier.predict_proba(pd.DataFrame(test.X, columns=GENES), test.batch)
     loss = -np.log(chances[np.arange(len(test)), np.searchsorted(classifier.classes_, test.y)])
     args = ["--structure", "fgm", "--eps", "0", "--n", "9", "--out", folder / "attacked.csv", "--json"]
-    table = json.loads(run("attack", centred, *args).output)
+    table = json.loads(run("attack", centred, *args).stdout)
     assert table[0]["n"] == 9
     assert table[0]["loss"] == pytest.approx(loss[:9].mean(), rel=1e-4)
 

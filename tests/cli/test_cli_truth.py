@@ -77,7 +77,7 @@ def test_a_batch_is_held_out_and_everything_is_stored(tmp_path):
     assert np.mean(table["logistic"] == beside) > 0.98  # float32 here, float64 there
     assert found["logistic"]["accuracy"]["value"] == pytest.approx(np.mean(table["logistic"] == truth))
     assert sum(each["n"] for each in found["calibration"]) == test.sum()
-    attacked = json.loads(run("attack", out, "--structure", "pgd", "--eps", "0", "--steps", "1", "--json").output)
+    attacked = json.loads(run("attack", out, "--structure", "pgd", "--eps", "0", "--steps", "1", "--json").stdout)
     assert attacked[0]["n"] == test.sum()  # the same rows again
     assert attacked[0]["accuracy"] == pytest.approx(found["test"]["accuracy"]["value"])
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
+SHEETS = (".xlsx", ".xls", ".ods")
 SELECTING = (".csv", ".tsv", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -189,7 +190,8 @@ def _load_file(name: str | Path, given: dict[str, Any]) -> Table:
     if isinstance(name, str) and not ending and path.name == name and not path.is_dir():
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
-        raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}")
+        remedy = "; save the sheet as .csv in UTF-8" if ending in SHEETS else ""
+        raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}{remedy}")
     reader = READERS[ending]
     takes = options_of(reader)
     for option in given:
