@@ -42,6 +42,7 @@ def test_help_has_an_example(command):
 
 def test_train_leaves_a_run(trained):
     files = {"config.json", "log.jsonl", "checkpoint", "model", "map.csv", "metrics.json", "predictions.csv"}
+    files |= {"trained_on.json"}
     assert {path.name for path in trained.iterdir()} == files
     assert len((trained / "log.jsonl").read_text().splitlines()) == 12
     config = json.loads((trained / "config.json").read_text())

@@ -235,3 +235,13 @@ def test_a_demo_that_fails_leaves_the_old_one(tmp_path):
     with pytest.raises(OSError, match="full"):
         fails()
     assert content(tmp_path) == before
+
+
+def test_a_diagnosis_in_the_folder_of_a_run_stays(tmp_path):
+    (tmp_path / "diagnosis.json").write_text("mine")
+    for force in (False, True):
+        with new_run(tmp_path, force):
+            (tmp_path / "config.json").write_text('{"data": "digits", "defence": "erm"}')
+            (tmp_path / "results.csv").write_text(str(force))
+    assert (tmp_path / "results.csv").read_text() == "True"
+    assert (tmp_path / "diagnosis.json").read_text() == "mine"
