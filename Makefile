@@ -9,8 +9,9 @@ WORKERS ?= auto
 NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
   diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
 
-# The core, with neither the tools of the benchmarks nor files of biology.
-LOWEST := $(addprefix tests/,_arrays costs solvers shortcuts attacks training theory transport test_adversary.py test_defences.py)
+# The core, without the tests that compare with other libraries.
+LOWEST := $(addprefix tests/,_arrays costs/test_costs_input.py costs/test_metric.py costs/test_per_batch.py solvers \
+  shortcuts attacks training theory test_adversary.py test_defences.py)
 
 .PHONY: help demo test test-portable test-lowest docs campaign check bench clean
 
@@ -46,7 +47,7 @@ test-portable: .venv/dev.stamp
 # The lowest versions of what gsat needs to run, in an environment of their own; the tools of the tests are the newest.
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tests/lowest.py) pytest hypothesis
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tests/lowest.py) pytest hypothesis polars
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -W default $(LOWEST)
 
 # The full counts of what `make test` runs in small; campaign.jsonl has a line for each part.
