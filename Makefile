@@ -29,7 +29,7 @@ demo: .venv/run.stamp
 	$(BIN)/gsat demo --force
 
 # One thread each: the matrices of the tests are small, and threads of several workers only wait for each other.
-test: check
+test: check .venv/docs.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 	@$(MAKE) --no-print-directory docs
 

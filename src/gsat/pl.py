@@ -5,7 +5,6 @@ With show=None a figure is shown in a notebook where no axes are given; show=Tru
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from gsat import _checks
+from gsat._files import parse_json
 from gsat._show import drawing
 from gsat.diagnosis import Diagnosis
 from gsat.estimators.cells import check_anndata, column
@@ -184,7 +184,7 @@ def shift(adata: Any, *, key_added: str = "gsat_shift", ax: Any = None, show: bo
         about = adata.uns.get(key_added)
         if not isinstance(about, Mapping) or "json" not in about:
             raise ValueError(f"adata.uns must have {key_added!r}, which gsat.tl.diagnose writes")
-        adata = Diagnosis.from_dict(json.loads(str(about["json"])))
+        adata = Diagnosis.from_dict(parse_json(f"adata.uns[{key_added!r}]", str(about["json"])))
     return adata.plot(ax=ax, show=show)
 
 

@@ -128,7 +128,7 @@ def test_nothing_learnt_and_one_class_are_told(tmp_path):
     assert any("near chance" in one for one in kept)
     samples(tmp_path / "x.csv", kind=np.repeat([0, 1], [112, 8]), effect=0.0)
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, "--n-outer", "60", "--eta0", "0.01", "--defence", "erm",
-                    "--model", "elu", "--budget", "0.05", "--out", tmp_path / "one", "--group-size", "20"))  # fmt: skip
+                    "--model", "elu", "--out", tmp_path / "one", "--group-size", "20"))  # fmt: skip
     assert "near chance" in text or "one class is predicted" in text
 
 

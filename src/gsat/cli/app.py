@@ -76,10 +76,15 @@ def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     warn(str(message))
 
 
-def warn(message: str) -> None:
-    """Say what the user should know; the command goes on."""
+def note(message: str) -> None:
+    """Say what the user should know, once for all processes; the command goes on."""
     if speaks():
-        typer.echo(f"gsat: warning: {visible(message)}", err=True)
+        typer.echo(f"gsat: {visible(message)}", err=True)
+
+
+def warn(message: str) -> None:
+    """The same of what makes a result doubtful."""
+    note(f"warning: {message}")
 
 
 @contextmanager

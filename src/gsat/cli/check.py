@@ -16,6 +16,7 @@ from gsat.cli import options
 from gsat.cli.app import app, at_least_one, user_errors, visible
 from gsat.cli.files import table_bytes, write_together
 from gsat.cli.folders import running
+from gsat.cli.notes import told_of
 from gsat.cli.report import write_report
 from gsat.data.source import Source, fingerprint
 
@@ -50,6 +51,10 @@ def check(
     pheno: options.Pheno = None,
     missing: options.Missing = None,
     one_hot: options.OneHot = False,
+    drop: options.Drop = None,
+    features: options.Features = None,
+    unlabelled: options.LeftOut = "error",
+    normalise: options.Normalise = "none",
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
@@ -63,21 +68,27 @@ def check(
     """
     at_least_one(jobs=jobs, max_batches=max_batches, max_samples=max_samples, max_features=max_features)
     source = Source.given(
-        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
-    )
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot, drop=drop,
+        features=features, unlabelled=None if unlabelled == "error" else unlabelled,
+    )  # fmt: skip
     table = source.labelled(data_dir, max_memory=max_memory)  # before torch is imported: wrong columns are told at once
+    told_of(table, normalise, pixels=source.is_pixels, is_file=source.is_file)
 
+    from gsat.estimators.preparing import prepared
     from gsat.experiments.check_commands import options as options_of
     from gsat.experiments.check_methods import METHODS
     from gsat.experiments.check_subject import Limits, subject_of
     from gsat.experiments.checking import checked, learnt, quicker
 
+    normalised = [] if normalise == "none" else ["--normalise", normalise]
+    if normalised:
+        table = replace(table, X=prepared(table.X, "none", None, normalise=normalise))
     limits = quicker(Limits(max_batches, max_samples, max_features), quick)
     subject = subject_of(table, limits, seed)
     config = {
         "title": f"Check of {source.data if source.data == data else Path(data).name}",
         **source.describe(), **fingerprint(table), **asdict(limits), "quick": quick, "seed": seed,
-        "defences": list(METHODS), "identity": subject.identity,
+        "normalise": normalise, "defences": list(METHODS), "identity": subject.identity,
     }  # fmt: skip
     with running(out, config, resume=resume, force=force):
         found, one, setting = checked(
@@ -85,7 +96,13 @@ def check(
             say=None if as_json else lambda text: typer.echo(text, err=True), progress=sys.stderr.isatty(),
         )  # fmt: skip
         if found.method is not None:
-            words = ["gsat", "train", *_given(source, data), *options_of(one, setting, learnt=learnt(subject))]
+            words = [
+                "gsat",
+                "train",
+                *source.typed(data),
+                *normalised,
+                *options_of(one, setting, learnt=learnt(subject)),
+            ]
             words += ["--standardize"] * source.is_pixels + ["--test-fraction", "0", "--seed", str(seed)]
             found = replace(found, command=shlex.join([*words, "--out", f"{out}-model"]))
         write_together(out, _files(out, found))
@@ -97,14 +114,6 @@ def check(
     if found.command:
         typer.echo(visible(f"\nto train it on all samples:\n{found.command}"))
     typer.echo(f"\nreport: {out / 'report.html'}   numbers: {out / 'metrics.json'}")
-
-
-def _given(source: Source, data: str) -> list[str]:
-    """The file, and the options of reading it, as they were typed."""
-    about = source.describe()
-    names = ("label", "batch", "ids", "layer", "pheno", "missing")
-    words = [word for name in names if name in about for word in (f"--{name}", str(about[name]))]
-    return [data, *words, *(["--one-hot"] if source.one_hot else [])]
 
 
 def _files(out: Path, found: CheckResult) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,9 @@ def diagnose(
     pheno: options.Pheno = None,
     missing: options.Missing = None,
     one_hot: options.OneHot = False,
+    drop: options.Drop = None,
+    features: options.Features = None,
+    unlabelled: options.LeftOut = "error",
     standardize: options.Standardize = None,
     max_features: Annotated[
         int | None, typer.Option(help="The most features that group-sparse may mean; default the root of their number.")
@@ -56,8 +60,9 @@ def diagnose(
         remove_dead_drafts(out)  # it may bring files of a killed process to their places
         vacant(*(out / name for name in FILES), force=force)
     source = Source.given(
-        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
-    )
+        data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot, drop=drop,
+        features=features, unlabelled=None if unlabelled == "error" else unlabelled,
+    )  # fmt: skip
     table = source.read(data_dir, max_memory=max_memory)
     if table.batch is None:
         fail(f"--batch must name the column or key of {data} that tells the batches, got none")
@@ -76,10 +81,8 @@ def diagnose(
         random_state=seed,
     )
     moving = [_name(table.feature_names, j) for j in found.features.tolist()]
-    wanted = "LABEL" if label is None and table.y is None else label  # the column that is to be predicted
-    given = (("label", wanted), ("batch", batch), ("layer", layer), ("pheno", pheno))
-    named = [part for name, value in given if value is not None for part in (f"--{name}", str(value))]
-    following = f"gsat check {shlex.join([data, *named])}"
+    asked = replace(source, label="LABEL") if label is None and table.y is None else source  # what is to be predicted
+    following = f"gsat check {shlex.join(asked.typed(data))}"
     content = {**source.describe(), "checksum": table.checksum, **found.to_dict(), "features": moving}
     content["next"] = following
     if out is not None:

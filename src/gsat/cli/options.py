@@ -69,6 +69,7 @@ Unlabelled = Annotated[
         help="Samples without a label or a batch: error, drop, or predict them after training into unlabelled.csv."
     ),
 ]
+LeftOut = Annotated[Literal["error", "drop"], typer.Option(help="Samples without a label or a batch: error, or drop.")]
 Prepare = Annotated[Literal["none", "centre", "zscore"], typer.Option(help=f"{_PREPARE}.")]
 PrepareOrChoose = Annotated[
     Literal["none", "centre", "zscore", "choose"] | None,

@@ -11,6 +11,7 @@ import typer
 from gsat._files import read_json
 from gsat.cli import options
 from gsat.cli.app import app, fail, import_from_here, say, user_errors, warn
+from gsat.cli.choices import needs_batches
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
@@ -64,7 +65,8 @@ def predict(
 
     from gsat.data.readers.alleles import counted_alike
     from gsat.estimators import load
-    from gsat.estimators.matching import align, probabilities
+    from gsat.estimators.candidates import single_batch
+    from gsat.estimators.matching import align, members_of, probabilities
     from gsat.estimators.predicting import doubtful, predictions
 
     if trust_module:
@@ -85,7 +87,8 @@ def predict(
     try:
         chances = probabilities(classifier, X, alignment, missing_features, table.batch)
     except ValueError as error:
-        if classifier.prepare != "centre" or not (other := run / "model-single").exists():
+        alone = len(table) == 1 or (table.batch is not None and single_batch(table.batch) is not None)
+        if classifier.prepare != "centre" or not alone or not (other := run / "model-single").exists():
             raise
         fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
     doubts = doubtful(run, classifier, table, alignment, chances, least=unassigned_below)
@@ -103,7 +106,10 @@ def predict(
         "predicted": counts if as_json else ", ".join(f"{name} {count}" for name, count in counts.items()),
     }
     if unassigned_below is not None or classifier.calibrate:
-        calibrated = f"calibrated on held-out training rows, temperature {classifier.temperature_:.3g}"
+        heats = sorted({f"{one.temperature_:.3g}" for one in members_of(classifier)}, key=float)
+        calibrated = (
+            f"calibrated on held-out training rows, temperature {' to '.join(heats[:: max(1, len(heats) - 1)])}"
+        )
         summary["probabilities"] = calibrated if classifier.calibrate else "not calibrated"
     if classifier.normalise != "none":
         summary["normalised"] = f"{classifier.normalise}, by the model, as in training"
@@ -137,7 +143,7 @@ def _read(source: Source, run: Path, max_memory: str | None) -> Table:
         try:
             table = replace(source, **some).read(max_memory=max_memory, known=known)
         except ValueError as error:
-            if not some or not (isinstance(error, AbsentError) or config.get("prepare") != "centre"):
+            if not some or not (isinstance(error, AbsentError) or not needs_batches(config)):
                 raise
             continue  # of another file than in training
         for name, value in some.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,10 +19,10 @@ from gsat.cli.app import (
     fail,
     given,
     import_from_here,
+    note,
     processes,
     say,
     user_errors,
-    visible,
     warn,
     warnings_kept,
 )
@@ -31,6 +30,7 @@ from gsat.cli.choices import stored_choice
 from gsat.cli.conflicts import refuse_what_is_set_aside
 from gsat.cli.files import table_bytes, write_table, write_together
 from gsat.cli.folders import running, stored_threads, write_json
+from gsat.cli.notes import told_of
 from gsat.data.source import Source, fingerprint
 
 BY_BATCH = ("batches", "between")  # metrics that are learnt from two batches or more
@@ -146,16 +146,13 @@ def train(
         unlabelled=None if unlabelled == "error" else unlabelled,
     ).tested_on(fraction=test_fraction, batch=test_batch, by_batch=True)
     if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
-        typer.echo(
-            f"gsat: {defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do",
-            err=True,
-        )
+        note(f"{defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do")
     # before torch is imported: a wrong column is told at once
     table, held_out = source.divide(data_dir, max_memory=max_memory)
     if metric in BY_BATCH and gamma > 0 and table.batch is None:
         fail(f"--metric {metric} needs --batch to tell the batches, got none")
 
-    noted = _note(table, held_out, normalise, pixels=source.is_pixels, is_file=source.is_file)
+    noted = told_of(table, normalise, pixels=source.is_pixels, is_file=source.is_file, held_out=held_out)
 
     if ":" in model:
         import_from_here()
@@ -256,11 +253,7 @@ def train(
             **({"chosen": plans_in_words(plans)} if choose else {}),
             **({"for single samples": f"{beside(out / 'model')}: {plans_in_words(others)}"} if others else {}),
             **({} if len(plans) > 1 else metric_in_words(trained, table.train)),
-            "steps": len(trained.history),
-            "loss": trained.history[-1].loss,
-            "mean_norm": trained.history.mean_norm,
-            "lam": trained.history.lam,
-            **({"temperature": trained.classifier.temperature_} if calibrate else {}),
+            **({} if len(plans) > 1 else _course(trained, calibrate=calibrate)),
             **(numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
             **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
@@ -269,18 +262,11 @@ def train(
     )
 
 
-def _note(table: Any, held_out: Any, normalise: str, *, pixels: bool, is_file: bool) -> list[str]:
-    """Say what makes a result doubtful before anything is trained, and return it; the features of a file are told."""
-    from gsat.data.doubts import before_training
-    from gsat.data.headings import in_words
-
-    if is_file:
-        n_features = math.prod(table.X.shape[1:])
-        typer.echo(f"gsat: features {visible(in_words(table.feature_names, n_features))}", err=True)
-    found = before_training(table, held_out, normalise, pixels=pixels)
-    for warning in found:
-        warn(warning)
-    return found
+def _course(trained: Any, *, calibrate: bool) -> dict[str, Any]:
+    """How the training of a single model went."""
+    history = trained.history
+    found = {"steps": len(history), "loss": history[-1].loss, "mean_norm": history.mean_norm, "lam": history.lam}
+    return found | ({"temperature": trained.classifier.temperature_} if calibrate else {})
 
 
 def _left_out(table: Any, frames: dict[str, Any]) -> dict[str, str]:

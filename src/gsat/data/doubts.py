@@ -41,7 +41,7 @@ def continuous(y: NDArray[Any]) -> str | None:
     return None
 
 
-def before_training(table: Table, held_out: HeldOut, normalise: str, *, pixels: bool) -> list[str]:
+def before_training(table: Table, held_out: HeldOut | None, normalise: str, *, pixels: bool) -> list[str]:
     """What a user should know before the training begins.
 
     Parameters
@@ -49,7 +49,7 @@ def before_training(table: Table, held_out: HeldOut, normalise: str, *, pixels: 
     table
         Samples with labels and a split.
     held_out
-        What is kept for the test.
+        What is kept for the test, if anything.
     normalise
         What the model does to each sample.
     pixels
@@ -67,7 +67,7 @@ def before_training(table: Table, held_out: HeldOut, normalise: str, *, pixels: 
             f"others and trained on with them; --drop {','.join(strange[:SHOWN])} leaves out what is no measurement"
         )
     found += doubts(table)
-    return [*filter(None, found), *([FLATTERS] if held_out.flatters else [])]
+    return [*filter(None, found), *([FLATTERS] if held_out is not None and held_out.flatters else [])]
 
 
 def doubts(table: Table) -> list[str]:

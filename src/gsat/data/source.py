@@ -77,6 +77,13 @@ class Source:
         """What was given, for JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def typed(self, data: str) -> list[str]:
+        """The words of a command that reads the same samples: the file as it was typed, and the options of reading."""
+        about = self.describe()
+        names = ("label", "batch", "ids", "layer", "pheno", "missing", "drop", "features", "unlabelled")
+        words = [word for name in names if name in about for word in (f"--{name}", str(about[name]))]
+        return [data, *words, *(["--one-hot"] if self.one_hot else [])]
+
     @property
     def is_pixels(self) -> bool:
         """Whether the samples are images of a known scale."""

@@ -101,6 +101,9 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     largest = classes[np.argmax([np.sum(train.y == one) for one in classes])]
     warned = [*told, *_of_training(trained, training, test, trained_on, predicted[known])]
     warned += [beside.note] if beside.note is not None else []
+    if isinstance(classifier, AverageClassifier):
+        n = len(classifier.estimators_)
+        warned.append(f"{n} models predict together: features, map and training curves are those of the best of them")
     metrics = {
         "held_out": held_out.describe(),
         "data": {

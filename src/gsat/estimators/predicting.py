@@ -17,7 +17,7 @@ from gsat.data.seen import content, trained_on
 from gsat.data.values import LOOKED, looks, of_new
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Trained, predictable_rows, samples
-from gsat.estimators.matching import Aligned, Alignment
+from gsat.estimators.matching import Aligned, Alignment, members_of
 
 UNASSIGNED = "unassigned"
 FAR = 3.0  # deviations of training
@@ -148,9 +148,10 @@ def doubtful(
 
 def _far(classifier: TorchClassifier, rows: NDArray[Any], there: NDArray[np.intp]) -> list[str]:
     """Whether the mean of most features is far from that in training, in deviations of the training samples."""
-    if classifier.normalise != "none" or classifier.prepare != "none" or not classifier.standardize:
+    own = [one for one in members_of(classifier) if one.prepare == "none" and one.standardize]
+    if classifier.normalise != "none" or not own:
         return []
-    away = np.abs(rows.mean(0, dtype=np.float64) - classifier.mean_[there]) / classifier.scale_[there]
+    away = np.abs(rows.mean(0, dtype=np.float64) - own[0].mean_[there]) / own[0].scale_[there]
     if (typical := float(np.median(away))) <= FAR:
         return []
     return [

@@ -36,7 +36,7 @@ def options(one: Candidate | None, setting: Setting, *, learnt: str) -> list[str
     learnt: from what a metric was learnt, "batches" or "within"
     """
     if one is None:
-        return ["--choose", *_training(setting, inner=True)]
+        return ["--choose", "--combine", "best", *_training(setting, inner=True)]
     shared = ["--class-weight", "balanced", *([] if one.prepare == NONE else ["--prepare", one.prepare])]
     if one.family == REFERENCE:
         return ["--defence", "linear", "--c", f"{one.strength:g}", "--metric", "none", *shared]
@@ -60,7 +60,8 @@ def in_python(one: Candidate | None, setting: Setting, *, by_batch: bool, learnt
         "eta0": setting.eta0, "schedule": setting.schedule,
     }  # fmt: skip
     if one is None:
-        return f"gsat.GSATClassifierCV({_call('gsat.GSATClassifier', **training)}){fit}"
+        template = _call("gsat.GSATClassifier", **training)
+        return f"gsat.GSATClassifierCV({template}, combine='best'){fit}"
     shared: dict[str, Any] = {"class_weight": "balanced", "prepare": one.prepare}
     if one.family == REFERENCE:
         return _call("gsat.LinearClassifier", one.strength, metric=None, **shared) + fit

@@ -141,6 +141,11 @@ def _no_win(row: Any, title: str, n: int, *, by_batch: bool) -> str:
     few = f"{n} {'batches' if by_batch else 'folds'} are few" if n <= FEW_UNITS else ""
     if row["high"] <= NARROW and row["low"] >= -NARROW and n > 2:
         return f"Logistic regression is as good on @: use it ({'; '.join(filter(None, (gap, few)))})"
+    if row["low"] > EQUAL:
+        return (
+            f"Nothing is shown to be better than logistic regression on @: use it ({gap}; the interval is above zero, "
+            "but among so many rows one may be so by chance, and by Holm's rule over the table it is no win)"
+        )
     few = few or "the interval is wide"
     return (
         f"Nothing is shown to be better than logistic regression on @: use it ({gap}; {few}, so that such a gain or "

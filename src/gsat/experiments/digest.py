@@ -132,13 +132,13 @@ def sets_table(out: Path) -> str:
     some, both = ("logistic", "lda", "erm", "low-rank", "low-rank, metric"), ("logistic", GSAT_ALL)
     names = {name.lower(): name for name in one.columns}
     columns = [one[names[name + PREPARED]] for name in some] + [several[name + PREPARED] for name in both]
-    rows = [[str(name), *(f"{column[name]:.1f}" for column in columns)] for name in one.index]
+    rows = [[str(name), *(_percent(column[name]) for column in columns)] for name in one.index]
     head = [names[name] for name in some] + [f"{name}, averaged" for name in both]
     return markdown(("set", *head), rows)
 
 
 def _percent(value: float | None) -> str:
-    return "" if value is None or value != value else f"{value:.1f}"
+    return "" if value is None or value != value else f"{round(value, 6):.1f}"  # means of pandas differ by the last bit
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -100,6 +100,7 @@ def fit(
     fitted: Any = getattr(made, "estimator_", made)  # what GSATClassifierCV chose
     average = hasattr(fitted, "estimators_")
     _write_predictions(adata, fitted, fitted.predict_proba(X, batches), key_added)
+    adata.var = adata.var.drop(columns=f"{key_added}_score", errors="ignore")  # of an earlier fit
     if not average and not isinstance(fitted._defence(fitted.mean_norm_, fitted._loss, 0), ERM):
         adata.var[f"{key_added}_score"] = _scores(fitted, trained_on, y, batch)
     for one in {fitted, *members_of(fitted)}:
@@ -201,9 +202,10 @@ def _recorded(history: History) -> dict[str, NDArray[Any]]:
 
 
 def _is_of(about: Any, classifier: Any) -> bool:
-    """Whether `fit` wrote `about` for this classifier, or for a copy of it."""
+    """Whether `fit` wrote `about` for this classifier, or for a copy of it; an average is not known again."""
     made = {"classifier": type(classifier).__name__, "mean_norm": getattr(classifier, "mean_norm_", None)}
-    return isinstance(about, Mapping) and all(about.get(name) == value for name, value in made.items())
+    known = made["mean_norm"] is not None and isinstance(about, Mapping)
+    return known and all(about.get(name) == value for name, value in made.items())
 
 
 def _scores(classifier: Any, X: Any, y: NDArray[Any], batch: Any) -> NDArray[np.float64]:
