@@ -171,6 +171,26 @@ def test_the_line_that_chooses_anew_runs(samples, tmp_path):
     assert "chosen" in found.output
 
 
+def test_the_samples_are_read_as_for_training(samples, frame, tmp_path):
+    """Columns that are dropped, rows that are left out and the normalisation stand in the line that trains."""
+    path = tmp_path / "more.csv"
+    more = frame.assign(sex="f", id=[f"c{i}" for i in range(90)], kind=frame["kind"].where(frame.index != 3))
+    more.to_csv(path, index=False)
+    told = run("check", path, *OPTIONS, "--ids", "id", "--out", tmp_path / "x", code=2).output
+    assert "--drop" in told
+    reading = ["--ids", "id", "--drop", "sex", "--unlabelled", "drop", "--normalise", "zscore-samples"]
+    told = run("check", path, *OPTIONS, *reading, "--out", tmp_path / "x").output
+    line = next(line for line in told.splitlines() if line.startswith("gsat train"))
+    assert all(f" {' '.join(pair)} " in line for pair in zip(reading[::2], reading[1::2], strict=True))
+    run(*shlex.split(line)[1:])
+    model = gsat.load(f"{tmp_path / 'x'}-model")
+    assert model.normalise == "zscore-samples"
+    assert list(model.feature_names_in_) == [f"g{j}" for j in range(5)]
+    said = run("diagnose", path, "--label", "kind", "--batch", "lab", *reading[:-2]).output
+    assert "gsat check" in said
+    assert "--ids id --drop sex --unlabelled drop" in " ".join(said.split())
+
+
 def test_train_refuses_c_for_others(samples, tmp_path):
     found = run("train", samples, "--label", "kind", "--c", 3, "--out", tmp_path / "x", code=2)
     assert "--c is for --defence linear, got --defence low-rank" in found.output

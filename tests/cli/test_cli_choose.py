@@ -233,6 +233,31 @@ def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(sampl
     assert not (out / "model-single").exists()
 
 
+def test_an_average_that_needs_no_batch_predicts_and_tells_how_sure_it_may_be(samples, tmp_path):
+    out = tmp_path / "run"
+    run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--calibrate", "--out", out)
+    assert len(gsat.load(out).estimators_) > 1
+    far = pd.read_csv(samples)
+    far.loc[:, "g0":"g5"] *= 50
+    far.to_csv(tmp_path / "far.csv", index=False)
+    told = run("predict", out, tmp_path / "far.csv", *COLUMNS, "--unassigned-below", "0.5", "--out", tmp_path / "p.csv")
+    assert "calibrated on held-out training rows, temperature" in told.output
+    assert "the new samples" in " ".join(told.output.split())  # they reach 50 times as far as those of training
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert "models predict together" in " ".join(metrics["warnings"])
+
+
+def test_a_gap_in_the_batches_is_no_reason_to_centre_all_samples_together(samples, tmp_path):
+    out, gap = tmp_path / "run", tmp_path / "gap.csv"
+    run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out)
+    config = json.loads((out / "config.json").read_text())
+    config["prepare"] = "none"  # as where the best member is not centred, but another one is
+    (out / "config.json").write_text(json.dumps(config))
+    pd.read_csv(samples).assign(lab=lambda frame: frame["lab"].where(frame.index > 0)).to_csv(gap, index=False)
+    assert "lab" in run("predict", out, gap, "--label", "kind", "--out", tmp_path / "p.csv", code=2).output
+    assert not (tmp_path / "p.csv").exists()
+
+
 def test_defences_are_compared_on_prepared_samples(samples, tmp_path):
     options = ["--defences", "erm,low-rank", "--attacks", "pgd@0.05", "--seeds", "1", "--steps", "2"]
     sizes = ["--n-validation", "40", "--strength", "fast", "--test-batch", "lab 0"]

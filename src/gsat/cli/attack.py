@@ -120,7 +120,7 @@ def _earlier(path: Path) -> pd.DataFrame | None:
 
     if not path.exists():
         return None
-    found = pd.read_csv(path, keep_default_na=False)
+    found = pd.read_csv(path, keep_default_na=False, float_precision="round_trip")
     if missing := [name for name in SAME if name not in found and name != "search"]:
         fail(f"{path} must be a table of gsat attack to be added to, but has no {missing[0]}; take --out, or --force")
     return found

@@ -82,7 +82,7 @@ def check(
 
     normalised = [] if normalise == "none" else ["--normalise", normalise]
     if normalised:
-        table = replace(table, X=prepared(table.X, "none", None, normalise=normalise))
+        table = replace(table, X=prepared(table.X, "none", None, normalise=normalise)[:])
     limits = quicker(Limits(max_batches, max_samples, max_features), quick)
     subject = subject_of(table, limits, seed)
     config = {
