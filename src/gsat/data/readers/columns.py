@@ -15,7 +15,8 @@ from gsat.data.asked import now
 from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
 
-SHEET_ERRORS = frozenset("#NULL! #DIV/0! #VALUE! #REF! #NAME? #NUM! #N/A #SPILL! #CALC!".split())  # what cells show
+# what a cell of a spreadsheet shows in place of a value
+SHEET_ERRORS = frozenset(["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#SPILL!", "#CALC!"])
 
 
 def annotation(
@@ -60,7 +61,9 @@ def headed(path: Path, place: str, header: Sequence[str]) -> None:
         raise ValueError(f"{path}, {place}, column {header.index('', 1) + 1} has no name")
     wrong = next((j for j, name in enumerate(header) if name in SHEET_ERRORS), None)
     if wrong is not None:
-        raise ValueError(f"{path}, {place}, column {wrong + 1} must have a name, got {header[wrong]}, an error of a sheet")
+        raise ValueError(
+            f"{path}, {place}, column {wrong + 1} must have a name, got {header[wrong]}, an error of a sheet"
+        )
 
 
 def column(values: Any) -> NDArray[Any]:
