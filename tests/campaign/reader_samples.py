@@ -44,6 +44,11 @@ def write_parquet(path):
     return path
 
 
+def write_xlsx(path):
+    pd.DataFrame(X, columns=NAMES).assign(y=Y, b=BATCH).to_excel(path, index=False)
+    return path
+
+
 def write_npz(path):
     np.savez_compressed(path, X=X, y=Y, b=BATCH, feature_names=NAMES)
     return path

@@ -211,6 +211,9 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "tsv commas": (text(TEXT, "bad.tsv"), "{} must have the column that label='y' names, it has 'g0,g1,y'"),
     "tsv text": (text("g0\ty\nx\tu\n", "bad.tsv"), "{}, line 2, column 'g0' must be a number, got 'x'"),
     "tsv empty lines": (text("\n\n\n", "bad.tsv"), "{} must start with a header of column names, got an empty file"),
+    "xlsx empty": (damaged(samples.write_xlsx, "bad.xlsx", EMPTY), "{} must be a whole .xlsx file, got one that does"),
+    "xlsx cut": (damaged(samples.write_xlsx, "bad.xlsx", CUT), "{} must be a whole Excel file, got: "),
+    "xlsx text": (text(TEXT, "bad.xlsx"), "{} must be a whole .xlsx file, got one that does not start as a zip file"),
     # parquet
     "parquet empty": (damaged(samples.write_parquet, "bad.parquet", EMPTY), "{} must be a whole Parquet file, got: "),
     "parquet words": (damaged(samples.write_parquet, "bad.parquet", WORDS), "{} must be a whole Parquet file, got: "),
@@ -338,7 +341,10 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
         lambda folder: "~nosuchuser/x.csv",
         "~nosuchuser/x.csv must start with the home folder of a user",
     ),
-    "ending": (text(TEXT, "bad.xlsx"), "{} must end in one of .h5ad, .bed, .csv, .tsv, .parquet, .npz, got '.xlsx'"),
+    "ending": (
+        text(TEXT, "bad.xls"),
+        "{} must end in one of .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .*, got '.xls'; save",
+    ),
     "long name": (lambda folder: folder / ("x" * 300 + ".csv"), "File name too long"),
 }
 COMMANDS = {  # what comes before and after the file

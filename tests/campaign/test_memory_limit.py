@@ -156,6 +156,7 @@ def test_a_file_that_does_not_fit(tmp_path, name):
 SMALL = {
     "small.h5ad": samples.write_h5ad,
     "small.parquet": samples.write_parquet,
+    "small.xlsx": samples.write_xlsx,
     "small.csv": samples.write_text,
     "small.npz": samples.write_npz,
     "small.bed": samples.write_plink,

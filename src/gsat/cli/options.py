@@ -20,7 +20,7 @@ def _seed(value: int) -> int:
 Data = Annotated[
     str,
     typer.Argument(
-        help="A file (.h5ad, .bed, .csv, .tsv, .parquet, .npz, .mtx or its folder), or a set of `gsat data list`."
+        help="A file (.h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder) or a set of `gsat data list`."
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]

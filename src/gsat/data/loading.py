@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
-SHEETS = (".xlsx", ".xls", ".ods")
-SELECTING = (".csv", ".tsv", ".parquet")  # files whose readers take the columns that are asked for
+SHEETS = (".xls", ".ods")
+SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
 def names() -> tuple[str, ...]:
@@ -134,14 +134,14 @@ def load(
     Parameters
     ----------
     name
-        One of `names()`, or the path of a .csv, .tsv, .parquet, .npz, .h5ad or PLINK .bed file, of a matrix.mtx or its
-        folder.
+        One of `names()`, or the path of a .csv, .tsv, .xlsx, .parquet, .npz, .h5ad or PLINK .bed file, of a
+        matrix.mtx or its folder.
     data_dir
         The folder with the files of data sets.
     label, batch
-        What becomes `y` and `batch`. Of .csv, .tsv and .parquet files they name columns; of .h5ad files keys of .obs;
-        of .npz files arrays other than y and batch; of .bed files columns of the table `pheno`, or "family", "sex" or
-        "phenotype" of the .fam file. Some data sets have several to choose from: docs/data.md says which.
+        What becomes `y` and `batch`. Of .csv, .tsv, .xlsx and .parquet files they name columns; of .h5ad files keys of
+        .obs; of .npz files arrays other than y and batch; of .bed files columns of the table `pheno`, or "family",
+        "sex" or "phenotype" of the .fam file. Some data sets have several to choose from: docs/data.md says which.
     ids
         What becomes `sample_ids`: a column, a key of .obs, or an array. All columns that are not named are features.
     layer
@@ -156,7 +156,8 @@ def load(
         Names of columns that are not features, and of those that alone are: a list, or text with commas; * and ? stand
         for other signs. Not for .bed files.
     known
-        The features of a model, for .csv, .tsv and .parquet files: other columns are left out unless they are numbers.
+        The features of a model, for .csv, .tsv, .xlsx and .parquet files: other columns are left out unless they are
+        numbers.
     unlabelled
         What becomes of samples of a file without a label or a batch: "error" (default) refuses them, "drop" and
         "predict" leave them out, "only" keeps them alone, without labels.

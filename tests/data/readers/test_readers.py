@@ -330,7 +330,12 @@ def test_a_known_name_stays_a_data_set(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("module", "package", "ending"),
-    [("anndata", "anndata", ".h5ad"), ("bed_reader", "bed-reader", ".bed"), ("pyarrow", "pyarrow", ".parquet")],
+    [
+        ("anndata", "anndata", ".h5ad"),
+        ("bed_reader", "bed-reader", ".bed"),
+        ("pyarrow", "pyarrow", ".parquet"),
+        ("openpyxl", "openpyxl", ".xlsx"),
+    ],
 )
 def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch, module, package, ending):
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:

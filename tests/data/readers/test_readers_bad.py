@@ -22,7 +22,7 @@ def refuses(path, reason, error=ValueError, **options):
         data.load(path, **options)
 
 
-@pytest.mark.parametrize("ending", [".h5ad", ".bed", ".csv", ".tsv", ".parquet", ".npz"])
+@pytest.mark.parametrize("ending", [".h5ad", ".bed", ".csv", ".tsv", ".xlsx", ".parquet", ".npz"])
 def test_missing_file_and_folder(tmp_path, ending):
     path = tmp_path / f"none{ending}"
     refuses(path, " is missing$", FileNotFoundError)
@@ -32,7 +32,7 @@ def test_missing_file_and_folder(tmp_path, ending):
 
 @pytest.mark.parametrize(
     ("name", "got"),
-    [("x.xlsx", "'.xlsx'; save the sheet as .csv in UTF-8"), ("x.csv.gz", "'.gz'"), ("folder/x", "'no ending'")],
+    [("x.xls", "'.xls'; save the sheet as .csv in UTF-8"), ("x.csv.gz", "'.gz'"), ("folder/x", "'no ending'")],
 )
 def test_unknown_ending(name, got):
     with pytest.raises(ValueError, match=rf"^{name} must end in one of .h5ad, .bed, .csv, .tsv, .*.npz, got {got}$"):

@@ -15,6 +15,7 @@ READERS: dict[str, "Callable[..., Table]"] = {  # ending: function(path, *, opti
     ".bed": LazyFunction("gsat.data.readers.plink", "read_plink"),
     ".csv": LazyFunction("gsat.data.readers.text", "read_text"),
     ".tsv": LazyFunction("gsat.data.readers.text", "read_text"),
+    ".xlsx": LazyFunction("gsat.data.readers.text", "read_text"),
     ".parquet": LazyFunction("gsat.data.readers.parquet", "read_parquet"),
     ".mtx": LazyFunction("gsat.data.readers.tenx", "read_10x"),
     ".npz": LazyFunction("gsat.data.readers.npz", "read_npz"),

@@ -1,8 +1,8 @@
 """Readers in a process of their own: where a library hangs, crashes or runs out of memory on a file, only that ends.
 
-HDF5 and Parquet are read by large libraries in C and C++, which damaged files can bring to any of the three. The
-process answers on its standard output with frames: a line of JSON, then, for numbers, their bytes. Nothing is pickled.
-`python -m gsat.data.readers.apart` is that process.
+HDF5 and Parquet are read by large libraries in C and C++, which damaged files can bring to any of the three; the XML
+of a workbook may be made to fill the memory. The process answers on its standard output with frames: a line of JSON,
+then, for numbers, their bytes. Nothing is pickled. `python -m gsat.data.readers.apart` is that process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,7 @@ Parts = Iterator[tuple[str, Any]]  # name and value: text as a list (None where 
 READERS: dict[str, Callable[..., Parts]] = {  # what the process can read
     "HDF5": LazyFunction("gsat.data.readers.h5ad_parts", "parts"),
     "Parquet": LazyFunction("gsat.data.readers.parquet_parts", "parts"),
+    "Excel": LazyFunction("gsat.data.readers.xlsx_parts", "parts"),
 }
 SILENCE = 120.0  # seconds without an answer; a block of numbers takes far less
 LEAST = 2**28  # bytes that the process may take in any case: its libraries and one block
@@ -47,7 +48,7 @@ def read_apart(path: Path, kind: str, **options: Any) -> dict[str, Any]:
     """What the reader of `kind` finds in the file at `path`, by name; the blocks of rows called X are one array."""
     found: dict[str, Any] = {}
     filled = 0
-    for name, value in _answers(path, kind, options):
+    for name, value in answers(path, kind, options):
         if name == "shape":
             found["X"] = np.empty(value, np.float32)
         elif name == "X":
@@ -77,7 +78,7 @@ class _Watch:
                 return
 
 
-def _answers(path: Path, kind: str, options: dict[str, Any]) -> Parts:
+def answers(path: Path, kind: str, options: dict[str, Any]) -> Generator[tuple[str, Any], None, None]:
     """The answers of a process that reads the file; its error is raised here."""
     asked = json.dumps({"path": str(path), "kind": kind, "options": options, "max_memory": given()})
     folders = os.pathsep.join(each for each in sys.path if os.path.isabs(each))  # never the working folder

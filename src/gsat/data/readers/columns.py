@@ -15,6 +15,9 @@ from gsat.data.asked import now
 from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
 
+# what a cell of a spreadsheet shows in place of a value
+SHEET_ERRORS = frozenset(["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#SPILL!", "#CALC!"])
+
 
 def annotation(
     path: Path, option: str, values: Any, row: Callable[[int], str], *, key: str | None = None
@@ -49,6 +52,18 @@ def annotation(
     if array.dtype.kind not in "biufU":
         raise ValueError(f"{path} must hold text or numbers in {option}, got {array.dtype}")
     return array
+
+
+def headed(path: Path, place: str, header: Sequence[str]) -> None:
+    """Raise unless the columns of the header have distinct names; the first, of row names, may have none."""
+    distinct(path, "column names", header)
+    if "" in header[1:]:
+        raise ValueError(f"{path}, {place}, column {header.index('', 1) + 1} has no name")
+    wrong = next((j for j, name in enumerate(header) if name in SHEET_ERRORS), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{path}, {place}, column {wrong + 1} must have a name, got {header[wrong]}, an error of a sheet"
+        )
 
 
 def column(values: Any) -> NDArray[Any]:

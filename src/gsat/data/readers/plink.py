@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gsat import _checks
 from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, by_id, checked
-from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
+from gsat.data.readers.text import MISSING, as_numbers, table_rows
 from gsat.data.rules import AbsentError, among, distinct, existing, extra, listed, located, not_utf8
 from gsat.data.table import Table
 
@@ -226,7 +226,7 @@ def _annotation(
 
 def _from_table(table: Path, fam: Path, option: str, name: str, people: dict[str, list[str]]) -> list[str]:
     """Each sample's entry in the column `name`, found by IID, or by FID and IID where the table has both."""
-    rows = text_rows(table, SEPARATORS.get(table.suffix.lower(), "\t"))
+    rows = table_rows(table)
     header = next(rows)[1]
     header[0] = header[0].removeprefix("#")  # PLINK 2 writes #FID
     among(table, option, name, header, "column")

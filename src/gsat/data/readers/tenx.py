@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsat.data.memory import fits
 from gsat.data.readers.columns import annotation, by_id, checked
-from gsat.data.readers.text import MISSING, SEPARATORS, as_numbers, text_rows
+from gsat.data.readers.text import MISSING, as_numbers, table_rows
 from gsat.data.rules import among, brief, existing, listed, located, whole
 from gsat.data.table import Table
 
@@ -159,7 +159,7 @@ def _names(path: Path, count: int, matrix: Path) -> list[str]:
 def _column(pheno: Any, option: str, name: str, ids: list[str]) -> list[str]:
     """Each cell's entry in the column `name` of the table, found by its barcode."""
     table = existing(located(pheno))
-    rows = text_rows(table, SEPARATORS.get(table.suffix.lower(), "\t"))
+    rows = table_rows(table)
     header = next(rows)[1]
     at = header.index(among(table, option, name, header, "column"))
     key = next((header.index(each) for each in ID if each in header), None)

@@ -1,4 +1,4 @@
-"""Tables of numbers in .csv and .tsv files."""
+"""Tables of numbers in .csv, .tsv and .xlsx files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import tee
 from pathlib import Path
 from typing import IO, Any
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from gsat.data.asked import now
 from gsat.data.memory import fits
-from gsat.data.readers.columns import annotation, checked
-from gsat.data.rules import NAME_IT, among, brief, distinct, not_utf8
+from gsat.data.readers.columns import SHEET_ERRORS, annotation, checked, headed
+from gsat.data.readers.xlsx import Rows, sheet_rows
+from gsat.data.rules import NAME_IT, among, brief, not_utf8
 from gsat.data.table import Table
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SHEET = ".xlsx"
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null"})  # how R, pandas and databases write it
 LONGEST = 2**26  # characters of a line
 SAMPLE, SAMPLES = 2**20, 8  # bytes read at once, and how often, to estimate the rows of a file
@@ -29,14 +32,23 @@ NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?")  # "01" is a 
 
 
 def read_text(path: Path, *, label: str | None = None, batch: str | None = None, ids: str | None = None) -> Table:
-    """A .csv or .tsv file in UTF-8: a header, then one sample per line; all other columns are features.
+    """A .csv or .tsv file in UTF-8, or the first sheet of an .xlsx: a header, then one sample per line.
+
+    All columns but those named are features.
 
     A first column without a name, as R and pandas write the row names, holds the ids unless `ids` names
     another. Labels and batches are numbers if all of them are written as numbers (01 is not), else text.
     """
-    rows = text_rows(path, SEPARATORS[path.suffix.lower()])
+    with closing(table_rows(path)) as rows:
+        return _table(path, rows, {"ids": ids, "label": label, "batch": batch})
+
+
+def _table(path: Path, rows: Iterator[tuple[int, list[str]]], special: dict[str, str | None]) -> Table:
+    """The table of these rows, of which the first is the header; `special` names the columns that are no features."""
+    place = "row" if path.suffix.lower() == SHEET else "line"
     _, header = next(rows)
-    special = {"ids": ids if ids is not None or header[0] else "", "label": label, "batch": batch}
+    if not header[0] and special["ids"] is None:
+        special["ids"] = ""
     at = {
         option: header.index(among(path, option, name, header, "column"))
         for option, name in special.items()
@@ -51,19 +63,25 @@ def read_text(path: Path, *, label: str | None = None, batch: str | None = None,
         _, first = next(ahead, (0, header))
         del ahead
         features = [j for j in features if header[j] in known or _is_number(first[j])]
-    _check_size(path, len(features), len(at))
+    if place == "line":  # of a sheet, rows are counted before they are read
+        _check_size(path, len(features), len(at))
     kept: dict[str, list[str]] = {option: [] for option in at}
     lines: list[int] = []
     numbers = array("f")  # grows in place: the matrix is never there twice
     for line, cells in rows:
         lines.append(line)
         for option, j in at.items():
+            if cells[j] in SHEET_ERRORS:
+                raise ValueError(
+                    f"{path}, {place} {line}, column {brief(header[j])} must have a value, got {cells[j]}, an error of "
+                    f"a spreadsheet; correct it, or empty the cell"
+                )
             kept[option].append("" if cells[j].strip() in MISSING else cells[j])
-        numbers.extend(_numbers(path, line, cells, header, features))
+        numbers.extend(_numbers(path, f"{place} {line}", cells, header, features))
     X = np.frombuffer(numbers, np.float32) if numbers else np.empty(0, np.float32)
 
     def row(i: int) -> str:
-        return f"line {lines[i]}"
+        return f"{place} {lines[i]}"
 
     found = {option: annotation(path, f"{option}={special[option]!r}", values, row) for option, values in kept.items()}
     return checked(
@@ -77,7 +95,13 @@ def read_text(path: Path, *, label: str | None = None, batch: str | None = None,
     )
 
 
-def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+def table_rows(path: Path, separator: str = "\t") -> Rows:
+    """What `text_rows` or `sheet_rows` give, by the ending of the file; other endings are text with the separator."""
+    ending = path.suffix.lower()
+    return sheet_rows(path) if ending == SHEET else text_rows(path, SEPARATORS.get(ending, separator))
+
+
+def text_rows(path: Path, separator: str) -> Rows:
     """Line number and cells of the header, whose names are distinct, then of every line with as many cells."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.reader(_lines(path, stream), delimiter=separator, strict=True)
@@ -88,9 +112,7 @@ def text_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
                     raise not_utf8(path)
                 if not header and cells:
                     header = cells
-                    distinct(path, "column names", header)
-                    if "" in header[1:]:
-                        raise ValueError(f"{path}, line {rows.line_num}, column {header.index('', 1) + 1} has no name")
+                    headed(path, f"line {rows.line_num}", header)
                 elif cells and len(cells) != len(header):
                     raise ValueError(
                         f"{path}, line {rows.line_num} must have {len(header)} cells as the header has, "
@@ -144,7 +166,7 @@ def as_numbers(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.float64 if any(match and match.lastindex != 1 for match in matches) else np.int64)
 
 
-def _numbers(path: Path, line: int, cells: list[str], header: list[str], features: list[int]) -> list[float]:
+def _numbers(path: Path, place: str, cells: list[str], header: list[str], features: list[int]) -> list[float]:
     """The features of one line of text; what is missing is NaN."""
     wanted = [cells[j] for j in features]
     try:
@@ -158,6 +180,6 @@ def _numbers(path: Path, line: int, cells: list[str], header: list[str], feature
             found.append(math.nan if cell.strip() in MISSING else float(cell.replace("_", "?")))
         except ValueError:
             raise ValueError(
-                f"{path}, line {line}, column {brief(name)} must be a number, got {brief(cell)}; {NAME_IT}"
+                f"{path}, {place}, column {brief(name)} must be a number, got {brief(cell)}; {NAME_IT}"
             ) from None
     return found
