@@ -18,6 +18,7 @@ from gsat.experiments.shift_candidates import CENTRE, LINEAR, Candidate, Setting
 from gsat.experiments.shift_folds import CHOOSING, inner_folds, inner_score, inner_splits
 from gsat.experiments.shift_folds import tested as test_of
 from gsat.experiments.shift_training import Split, predicted
+from gsat.training.threads import use_threads
 
 STEPS = (2, 12)  # groups of the trainings that are timed: the difference is what ten groups take
 SLOW = "group-sparse"  # the structure whose trainings take longest
@@ -117,7 +118,16 @@ class Speed:
 
     @classmethod
     def measured(cls, subject: Subject, setting: Setting) -> Speed:
-        """By small trainings without the first tested unit."""
+        """By small trainings without the first tested unit, on one thread as all trainings are."""
+        threads = use_threads(None)
+        use_threads(1)
+        try:
+            return cls._on_one_thread(subject, setting)
+        finally:
+            use_threads(threads)
+
+    @classmethod
+    def _on_one_thread(cls, subject: Subject, setting: Setting) -> Speed:
         outer = sides(subject, subject.tested[0], setting.folds).outer
         spent = []
         for family in ("low-rank", SLOW):
