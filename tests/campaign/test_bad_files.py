@@ -343,7 +343,7 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     ),
     "ending": (
         text(TEXT, "bad.xls"),
-        "{} must end in one of .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .*, got '.xls'; save",
+        "{} must end in one of .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .mtx, .npz, got '.xls'",
     ),
     "long name": (lambda folder: folder / ("x" * 300 + ".csv"), "File name too long"),
 }
