@@ -218,11 +218,14 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "parquet empty": (damaged(samples.write_parquet, "bad.parquet", EMPTY), "{} must be a whole Parquet file, got: "),
     "parquet words": (damaged(samples.write_parquet, "bad.parquet", WORDS), "{} must be a whole Parquet file, got: "),
     "parquet cut": (damaged(samples.write_parquet, "bad.parquet", CUT), "{} must be a whole Parquet file, got: "),
-    "parquet text": (table(a=["x"], y=["u"]), "{}, column 'a' must hold numbers, got string 'x' in row 0"),
+    "parquet text": (  # to predict, text that the model does not know is set aside
+        table(a=["x"], y=["u"]),
+        "{}, column 'a' must hold numbers, got string 'x' in row 0|{} must hold at least one",
+    ),
     "parquet no label": (table(a=[1.0]), "{} must have the column that label='y' names, it has 'a'"),
     "parquet missing": (table(a=[1.0, None], y=["u", "v"]), "{} must hold finite float32 numbers, got 1 of 2 missing"),
     "parquet missing label": (table(a=[1.0, 2.0], y=["u", None]), "{} must have a value of label='y' for every sample"),
-    "parquet lists": (table(a=[[1.0]], y=["u"]), "{}, column 'a' must hold numbers, got list"),
+    "parquet lists": (table(a=[[1.0]], y=["u"]), "{}, column 'a' must hold numbers, got list|{} must hold at"),
     "parquet no rows": (table(a=pa.array([], pa.float32()), y=pa.array([], pa.string())), "{} must hold at least one"),
     "parquet name twice": (twice, "{} must have distinct column names, got 'a' at positions 0 and 1"),
     # npz
