@@ -10,6 +10,7 @@ stronger; the best rival is chosen in hindsight, for each row. Rivals: benchmark
 """
 
 import argparse
+import re
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -151,7 +152,8 @@ def markdown(table: pd.DataFrame, steps: int) -> str:
         figures = (entry["fast"], entry[f"best rival, {steps} gradients"], entry["standard"])
         figures = [f"{figure:.1f}" for figure in (*figures, entry[f"best rival, {many} gradients"])]
         box = "yes" if entry["box"] else "no"
-        lines.append([entry["model"], entry["structure"], f"{entry['eps']:g}", box, *figures, entry[f"which, {many}"]])
+        which = re.sub(r" on [^,]*| columns|, rate .*", "", entry[f"which, {many}"])  # the csv file has it in full
+        lines.append([entry["model"], entry["structure"], f"{entry['eps']:g}", box, *figures, which])
     return "\n".join(f"| {' | '.join(line)} |".replace("| --- ", "|---").replace("--- |", "---|") for line in lines)
 
 

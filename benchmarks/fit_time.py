@@ -69,7 +69,7 @@ def main() -> None:
     asked = parser.parse_args()
     n_outer, seeds = asked.n_outer, range(asked.seeds)
     torch.set_num_threads(1)
-    print(f"| data | trained with | n_inner | time / ERM | clean | {' | '.join(ATTACKS)} |")
+    print(f"| data | trained with | T₁ | time | clean | {' | '.join(ATTACKS)} |")
     print("|---" * (5 + len(ATTACKS)) + "|")
     for name in asked.data:
         table = gsat.data.load(name)
@@ -79,15 +79,16 @@ def main() -> None:
             f"| {name} | ERM | | {cells([[1.0, *accuracies(classifier, test)] for classifier in plain])} |", flush=True
         )
         for structure, n_inner in itertools.product(asked.structures, asked.n_inner):
-            found: dict[str, list[list[float]]] = {"": []} | ({", early stopping": []} if asked.early_stopping else {})
+            found: dict[bool, list[list[float]]] = {False: []} | ({True: []} if asked.early_stopping else {})
             for seed in seeds:  # the times of a ratio side by side
                 _, unit = fitted(gsat.ERMClassifier(n_outer=n_outer, random_state=seed), table)
                 for early, values in found.items():
-                    options = {"n_outer": n_outer, "early_stopping": bool(early), "random_state": seed}
+                    options = {"n_outer": n_outer, "early_stopping": early, "random_state": seed}
                     classifier, took = fitted(gsat.GSATClassifier(structure, n_inner=n_inner, **options), table)
                     values.append([took / unit, *accuracies(classifier, test)])
             for early, values in found.items():
-                print(f"| {name} | {structure}{early} | {n_inner} | {cells(values)} |", flush=True)
+                kind = "stopped early" if early else structure
+                print(f"| {name} | {kind} | {n_inner} | {cells(values)} |", flush=True)
             if asked.early_stopping:
                 whole, short = found.values()
                 print(f"| {name} | difference | {n_inner} | {cells(np.subtract(short, whole), '+')} |", flush=True)

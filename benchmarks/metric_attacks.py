@@ -43,9 +43,9 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # short trainings
-    print("| data | structure | metric | clean | universal | 20 columns | rank 3 |\n|---|---|---|---|---|---|---|")
     for name in asked.sets:
         for structure in asked.structures:
+            print(f"\n| {name}, {structure} | clean | universal | 20 columns | rank 3 |\n|---|---|---|---|---|")
             base: list[dict[str, float]] = []
             for metric in METRICS:
                 found = [accuracies(name, structure, metric, seed) for seed in range(asked.seeds)]
@@ -56,7 +56,7 @@ def main() -> None:
                     low, high = student(gaps, 0.95) if len(gaps) > 1 else (np.nan, np.nan)
                     told = "" if found is base else f" ({gaps.mean():+.1f} ± {(high - low) / 2:.1f})"
                     cells.append(f"{np.mean([one[attack] for one in found]):.1f}{told}")
-                print(f"| {name} | {structure} | {metric} | {' | '.join(cells)} |", flush=True)
+                print(f"| {metric} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def save(path: Path, run: dict[str, Any], rows: Sequence[Row]) -> None:
 
 def markdown(run: dict[str, Any], rows: Sequence[Row]) -> str:
     """The speed table of the docs: time and memory of an iteration by structure, then the rest line by line."""
-    titles = {"iteration": "{case}, {kind}", "memory": "{case}, {kind}: peak memory in arrays of (m, d)"}
+    titles = {"iteration": "{case}, {kind}", "memory": "{case}, {kind}: memory"}
     found: dict[str, dict[str, str]] = {}
     for row in rows:
         if row.section in titles:
@@ -153,7 +153,8 @@ def markdown(run: dict[str, Any], rows: Sequence[Row]) -> str:
             line = titles[row.section].format(case=row.case, kind=kind)
             found.setdefault(line, {})[structure] = number(row.value)
     columns = list(dict.fromkeys(structure for line in found.values() for structure in line))
-    lines = [f"| one iteration of training | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    heads = [name.replace("group-sparse of", "of") for name in columns]  # shares of the columns that move
+    lines = [f"| one iteration | {' | '.join(heads)} |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {line} | {' | '.join(cells.get(name, '') for name in columns)} |" for line, cells in found.items()]
     lines += ["", "| also | |", "|---|---|"]
     for row in rows:
@@ -161,12 +162,12 @@ def markdown(run: dict[str, Any], rows: Sequence[Row]) -> str:
             lines.append(f"| {shown.format(**vars(row))} | {number(row.value)} |")
     threads = "one thread" if run["threads"] == 1 else f"{run['threads']} threads"
     where = f"{run['machine']['processor']}, {threads}, torch {run['versions']['torch']}"
-    return "\n".join([*lines, "", f"Measured with `{run['command']}` ({where})."])
+    return "\n".join([*lines, "", f"Measured with `{run['command']}`", f"({where})."])
 
 
 ALSO = {
     "other libraries": "{case}: our {what}; {against} = 1",
-    "equal value": "{case}: {what}, as good as 20 steps of ADMM; {against} = 1",
+    "equal value": "{case}: {what}, as good as 20 ADMM steps; {against} = 1",
     "exponent": "{case}: exponent of {what}",
     "sweep": "{case}: attacks of {what}; {against} = 1",
 }

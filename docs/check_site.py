@@ -76,7 +76,8 @@ def main(root: Path) -> int:
         print(f"{root} holds no pages: build the site first", file=sys.stderr)
         return 1
     found = faults(root)
-    print("\n".join(found) if found else f"{len(pages)} pages: every link inside leads somewhere, nothing is fetched")
+    fine = f"{len(pages)} pages: every link inside leads somewhere, nothing is fetched"
+    print("\n".join(found) or fine)
     return 1 if found else 0
 
 

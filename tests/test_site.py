@@ -130,7 +130,18 @@ def test_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
     assert len(text.split()) <= 1100
-    assert [line for line in text.splitlines() if len(line) > 110] == []
+
+
+def test_lines_are_at_most_110_characters():
+    pages = [*ROOT.glob("*.md"), *(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)]
+    assert len(pages) > 50
+    long = [
+        f"{page.relative_to(ROOT)}:{number}: {len(line)}"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 110
+    ]
+    assert long == []
 
 
 def test_versions_agree():

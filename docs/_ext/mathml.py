@@ -1,4 +1,4 @@
-"""Formulas of the pages as MathML, by the translator that comes with docutils: no script, no font, no network."""
+"""Formulas of the pages as MathML, by the translator of docutils: no script, no font, no network."""
 
 from typing import Any
 

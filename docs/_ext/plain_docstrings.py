@@ -1,4 +1,4 @@
-"""Docstrings are plain text with formulas: what reStructuredText would take for its own marks is marked as literal."""
+"""Docstrings are plain text with formulas: what reStructuredText would take for its marks is literal."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ def escaped(line: str) -> str:
 
 
 def process(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Escape the lines of a docstring; those of examples (`>>>`) and of rules (`----`) hold none of the marks."""
+    """Escape the lines of a docstring; examples (`>>>`) and rules (`----`) hold none of the marks."""
     lines[:] = [line if line.lstrip().startswith((">>>", "...")) else escaped(line) for line in lines]
 
 

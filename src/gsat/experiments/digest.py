@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from gsat.experiments.paper import EXPERIMENTS
-from gsat.experiments.pictures import NETWORKS, SETS, at_strength, over_eps, where
+from gsat.experiments.pictures import NETWORKS, SETS, at_strength, over_eps
 from gsat.experiments.pictures import shown as _shown_name
 from gsat.experiments.plan import read_config
 from gsat.experiments.shift_choice import GSAT_ALL, PREPARED
@@ -24,6 +26,7 @@ ATTACKS = {
     "biology": ["group-sparse, SNPs", "low-rank"],
 }  # that the tables of the figures show
 FIGURES = ("universal", "group-sparse", "low-rank", "pgd", "biology")
+WIDTH = 110  # of a line of the documentation
 
 
 def paper_sections(out: Path) -> str:
@@ -36,16 +39,30 @@ def paper_sections(out: Path) -> str:
         found = _figure_tables(out, name) if name in FIGURES else _bullets(config["headline"])
         pictures = [path.name for path in sorted((out / name).glob("*.png")) if path.name != "figure-tuned.png"]
         shown = [f"![{config['title']}](../../results/{name}/{picture})" for picture in pictures]
-        said = f"The paper: {config['paper']}."
-        sections.append(
-            "\n\n".join([f"### {config['title']}", said, f"```sh\n{config['command']}\n```", found, *shown])
-        )
+        said = _lines(f"The paper: {config['paper']}.")
+        command = _continued(config["command"])
+        sections.append("\n\n".join([f"### {config['title']}", said, f"```sh\n{command}\n```", found, *shown]))
     return "\n\n".join(sections)
 
 
 def _bullets(headline: str) -> str:
     """The figures of a headline, one line each."""
-    return "\n".join(f"- {part}" for part in headline.split("; "))
+    return "\n".join(_lines(f"- {part}", "  ") for part in headline.split("; "))
+
+
+def _lines(text: str, indent: str = "") -> str:
+    """The text in lines of at most `WIDTH` characters, all but the first indented."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _continued(command: str) -> str:
+    """The command in lines of at most `WIDTH` characters, which a shell joins; broken at blanks and after commas."""
+    lines = [""]
+    for piece in re.findall(r"[^ ,]*[ ,]?", command):
+        if len(lines[-1] + piece) >= WIDTH:
+            lines.append("")
+        lines[-1] += piece
+    return "\\\n".join(lines)
 
 
 def _figure_tables(out: Path, name: str) -> str:
@@ -58,12 +75,17 @@ def _figure_tables(out: Path, name: str) -> str:
     found = found[found["attack"].isin(ATTACKS[name]) & (found["strength"] > 0)]
     tables = []
     for model, rows in found.groupby("model", sort=False):
-        columns = {}
+        columns: dict[tuple[str, str, str], pd.DataFrame] = {}
         for (data, attack), part in rows.groupby(["data", "attack"], sort=False):
             shown = list(_shown(str(attack), part))
             for (eps, strength), at in shown[:1] if over_eps(str(attack)) else shown:
-                columns[f"{SETS[str(data)]}, {at_strength(str(attack), eps, strength)}"] = at
-        head = (NETWORKS[str(model)], *columns)
+                what, size = at_strength(str(attack), eps, strength).split(", ")
+                columns[SETS[str(data)], what, size] = at
+        if len({what for _, what, _ in columns}) == 1:  # said once
+            attacked = next(iter(columns))[1]
+            head = [f"{NETWORKS[str(model)]}, {attacked}", *(f"{data}, {eps}" for data, _, eps in columns)]
+        else:
+            head = [NETWORKS[str(model)], *(f"{data}, {what} at {eps.split()[1]}" for data, what, eps in columns)]
         names = dict.fromkeys(rows["defence"])
         tables.append(
             markdown(head, ([_shown_name(one), *(_both(at, one) for at in columns.values())] for one in names))
@@ -80,22 +102,24 @@ def _both(at: pd.DataFrame, defence: str) -> str:
 
 
 def differences_table(out: Path) -> str:
-    """GSAT less PGD and less ERM under the attacks of the figures, by both rules: points ± standard error.
+    """GSAT less PGD and less ERM under the attacks of the figures, by both rules: points ± standard error, by network.
 
     Of an attack over eps the reference strength and the largest are shown, of one over counts the reference at each
     eps; one shift for all test samples is left out beside one for each group.
     """
-    rows = []
+    tables: dict[str, list[list[str]]] = {}
     for name in FIGURES:
         found = pd.read_csv(out / name / "differences.csv")
         found = found[found["attack"] != "universal-all"]
         for (data, model, attack), part in found.groupby(["data", "model", "attack"], sort=False):
+            rows = tables.setdefault(NETWORKS[str(model)], [])
             for ours in _own(str(attack), part):
                 for (eps, strength), at in _shown(str(attack), part[part["ours"] == ours]):
                     gaps = [_gap(at, "pgd", "matched"), _gap(at, "pgd", "tuned"), _gap(at, "erm", "tuned")]
-                    rows.append([where(str(data), str(model)), at_strength(str(attack), eps, strength), ours, *gaps])
-    head = ("data, network", "attack", "GSAT", "− PGD, matched", "− PGD, tuned", "− ERM, tuned")
-    return markdown(head, rows)
+                    attacked = at_strength(str(attack), eps, strength).replace(", eps ", ", ")
+                    rows.append([SETS.get(str(data), str(data)), attacked, ours, *gaps])
+    head = ("attack, eps", "GSAT", "− PGD, matched", "− PGD, tuned", "− ERM, tuned")
+    return "\n\n".join(markdown((model, *head), rows) for model, rows in tables.items())
 
 
 def shifts_table(out: Path) -> str:
