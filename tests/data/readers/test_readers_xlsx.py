@@ -13,7 +13,7 @@ from test_readers import DONORS, TYPES, N, write_plink
 from test_readers_bad import GOOD, refuses
 
 from gsat import data
-from gsat.data.readers import xlsx, xlsx_parts
+from gsat.data.readers import xlsx, xlsx_parts, xlsx_places
 
 HEADER = ["a", "b", "y"]
 SHEET = "xl/worksheets/sheet1.xml"
@@ -243,8 +243,44 @@ def test_what_a_zip_archive_announces(path, size, options, reason):
 
 def test_one_row_far_below_and_one_cell_far_right(path):
     book(path, HEADER, [1, 2, "u"])
-    rewritten(path, sheet1=lambda raw: raw.replace(b'<row r="2"', b'<row r="99999999999"'))
+    rewritten(path, sheet1=lambda raw: re.sub(rb'r="([A-C]?)2"', rb'r="\g<1>99999999999"', raw))
     refuses(path, r" must have at most 1048576 rows in a sheet, got more in 'cells'$", label="y")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b'<row r="3"', b'<row r="2"', "row 2 must come after row 2, which stands before it"),
+        (b'<row r="4"', b"<row  spans='1:3'\n r = '1'", "row 1 must come after row 3, which stands before it"),
+        (b'<row r="1"', b'<row r="0"', "row 0 must come at 1 or later"),
+        (b'<row r="3"', b'<row r="3.0"', "row 3.0 must have a whole number"),
+        (b'<c r="B3"', b'<c r="A3"', "row 3, cell A3 must stand right of the cell before it"),
+        (b'<c r="C3"', b'<c t="n" r="B3"', "row 3, cell B3 must stand right of the cell before it"),
+        (b'<c r="B3"', b'<c r="B4"', "row 3, cell B4 must name its column and this row"),
+    ],
+)
+def test_no_row_and_no_cell_takes_the_place_of_another(path, old, new, reason):
+    book(path, HEADER, *([i, 2 * i, i % 2] for i in range(4)))
+
+    def moved(raw):
+        assert raw.count(old) == 1
+        return raw.replace(old, new)
+
+    rewritten(path, sheet1=moved)
+    refuses(path, rf", sheet 'xl/worksheets/sheet1\.xml', {reason}; open the file in a spreadsheet ", label="y")
+
+
+def test_places_that_are_not_written_follow_each_other(path):
+    book(path, HEADER, *([i, 2 * i, i % 2] for i in range(4)))
+    rewritten(path, sheet1=lambda raw: re.sub(rb' r="[A-Z]*[34]"', b"", raw))
+    np.testing.assert_array_equal(data.load(path, label="y").X, [[i, 2 * i] for i in range(4)])
+
+
+@pytest.mark.parametrize("piece", [7, 64, 1000])
+def test_rows_are_counted_wherever_the_pieces_of_a_file_end(here, monkeypatch, path, piece):
+    book(path, HEADER, *([i, "=A2*2", i % 2] for i in range(30)))
+    monkeypatch.setattr(xlsx_places, "PIECE", piece)
+    assert xlsx_parts._scan(path) == (31, True)
 
 
 def test_many_rows_below_a_wide_header(path):

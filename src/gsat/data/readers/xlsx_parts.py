@@ -17,10 +17,10 @@ from typing import Any
 from xml.parsers import expat
 
 from gsat.data.memory import fits, shown
+from gsat.data.readers.xlsx_places import SAVE, Order, pieces
 from gsat.data.rules import brief, distinct, extra
 
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # how .xls files and workbooks with a password begin
-PIECE = 2**20  # bytes unpacked at once
 BLOCK = 2**16  # cells sent at once
 ROWS = 2**20  # of a sheet, as Excel has it
 ROW = 120  # bytes in memory of a row beside its numbers
@@ -65,7 +65,10 @@ def parts(path: Path, *, prepared: Callable[[], None]) -> Parts:
 
 
 def _scan(path: Path) -> tuple[int, bool]:
-    """At most how many rows the longest sheet has, and whether there are formulas; what is no workbook is an error."""
+    """At most how many rows the longest sheet has, and whether there are formulas.
+
+    What is no workbook is an error, as are sheets with rows or cells out of order.
+    """
     n_rows, formulas = 0, False
     with path.open("rb") as stream:
         head = stream.read(len(OLE))
@@ -92,7 +95,9 @@ def _scan(path: Path) -> tuple[int, bool]:
                         continue
                     part.seek(0)
                     rows = values = 0
-                    while piece := part.read(PIECE):
+                    order = Order(path, member.filename)
+                    for piece in pieces(path, part):
+                        order.follow(piece)
                         rows += len(START.findall(piece))
                         values += len(VALUE.findall(piece))
                         formulas = formulas or FORMULA.search(piece) is not None
@@ -147,7 +152,7 @@ def _check_formulas(path: Path, sheet: Any, with_formulas: Any) -> None:
             if cell.data_type == "f" and stored.value is None and stored.data_type == "n":
                 raise ValueError(
                     f"{path}, row {number}, cell {cell.coordinate} must have a value, got a formula that was never "
-                    f"computed; open the file in a spreadsheet program and save it"
+                    f"computed; {SAVE}"
                 )
 
 
