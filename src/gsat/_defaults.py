@@ -24,6 +24,7 @@ GAMMA = 10.0  # how much cheaper a perturbation is along which batches differ, i
 METRIC_RANK = 100  # directions of a metric, at the most
 EPS = 0.05  # norm bound of the other defences and of the attacks, likewise
 SOLVER = "proximal"
+SOLVERS = ("proximal", "admm", "admm-paper", "linearised")  # those of gsat.solvers by name
 N_OUTER = 1000  # groups to train on
 N_INNER = 20  # gradients of an inner maximisation, and of the attacks that the baselines train with
 N_INNER_GSAT = 5  # of GSAT in training: as robust as with 20, in half the time or less (docs/guide/estimators.md)

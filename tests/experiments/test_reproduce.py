@@ -241,7 +241,7 @@ def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
     assert config["headline"] in first.output
     results = pd.read_csv(folder / "results.csv")
     assert set(results["data"]) == {"mnist", "cifar10"}
-    assert set(results["defence"]) == {"low-rank", "erm", "fgsm", "fgm", "pgd"}
+    assert set(results["defence"]) == {"low-rank", "erm", "fgsm", "fgm", "pgd", "unstructured"}
     assert set(results["model"]) == {"alexnet", "elu"}
     assert set(results["rule"]) == {"matched", "tuned"}
     assert (tmp_path / "report.html").stat().st_size > 500_000

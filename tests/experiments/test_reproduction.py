@@ -11,6 +11,7 @@ import torch
 
 from gsat.data import Table
 from gsat.experiments import (
+    algorithm,
     clean_accuracy,
     feature_selection,
     group_sizes,
@@ -28,8 +29,8 @@ from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
-EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time)
-NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed")
+EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm)
+NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm")
 
 
 def whole(module, place, seeds=1):
@@ -101,7 +102,7 @@ def test_tcga(data_dir, tmp_path):
     found, outcome = whole(clean_accuracy, Place(tmp_path, data_dir))
     assert found.groupby("data")["n_train"].first().tolist() == [209, 376]
     assert (found["accuracy"] > 0.8).all()
-    assert set(outcome.tables["differences"]["baseline"]) == {"erm", "pgd"}
+    assert set(outcome.tables["differences"]["baseline"]) == {"erm", "pgd", "unstructured"}
 
 
 def test_hapmap(data_dir, tmp_path):

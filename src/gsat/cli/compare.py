@@ -30,7 +30,7 @@ def compare(
     batch: options.Batch = None,
     defences: Annotated[
         str, typer.Option(help="Names, separated by commas.")
-    ] = "erm,fgm,pgd,universal,group-sparse,low-rank",
+    ] = "erm,fgm,pgd,unstructured,universal,group-sparse,low-rank",
     attacks: Annotated[
         str, typer.Option(help='"name:count@eps", separated by commas; eps as a fraction of E‖X‖.')
     ] = "universal@0.05,group-sparse:50@0.05,low-rank:5@0.05,pgd@0.05",
@@ -43,6 +43,7 @@ def compare(
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
     eta0: options.Eta0 = _defaults.ETA0,
     alpha: options.Alpha = None,
+    solver: options.Solver = _defaults.SOLVER,
     schedule: options.Schedule = _defaults.SCHEDULE,
     steps: options.Steps = _defaults.STEPS,
     strength: options.Strength = _defaults.STRENGTH,
@@ -75,6 +76,7 @@ def compare(
         _checks.attack_text(case, _defaults.ATTACKS)
     at_least_one(seeds=seeds, jobs=jobs, threads=threads, n_test=n_test, n_validation=n_validation)
     _checks.one_of("--strength", strength, _defaults.STRENGTHS)
+    _checks.one_of("--solver", solver, _defaults.SOLVERS)
     if rule not in ("matched", "tuned"):
         fail(f"--rule must be matched or tuned, got {rule!r}")
     sizes = tuple(numbers("--grid", grid, float))
@@ -114,6 +116,7 @@ def compare(
             group_size=group_size,
             eta0=eta0,
             alpha=alpha,
+            solver=solver,
             schedule=schedule,
             standardize=not source.is_pixels if standardize is None else standardize,
             prepare=prepare,

@@ -111,7 +111,7 @@ NInner = Annotated[
     int | None,
     typer.Option(
         help=f"Gradients of the inner maximisation (T1); default {_defaults.N_INNER_GSAT} for GSAT, "
-        f"{_defaults.N_INNER} for the other defences."
+        f"{_defaults.N_INNER} with ADMM and for the other defences."
     ),
 ]
 GroupSize = Annotated[int, typer.Option(help="Samples in a group (m).")]
@@ -121,6 +121,13 @@ Alpha = Annotated[
     typer.Option(
         help=f"GSAT: weight of the structure in the cost, 0 to 1; default {_defaults.ALPHA_GROUP_SPARSE} for "
         f"group-sparse, else {_defaults.ALPHA}."
+    ),
+]
+Solver = Annotated[
+    str,
+    typer.Option(
+        help="GSAT: of the inner problem: proximal, admm (Algorithm 2 of the paper), admm-paper (the same with the "
+        "paper's ρ = 1 and η₁ = 0.1, for its λ) or linearised."
     ),
 ]
 Metric = Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
@@ -41,6 +42,10 @@ def reproduce(
     tasks: Annotated[
         str | None, typer.Option(help="Only these tasks of shifts, as in gas-drift,emg-myo; default: all.")
     ] = None,
+    solver: Annotated[
+        str | None,
+        typer.Option(help="Of the inner problem of GSAT; default: admm-paper at scale paper, else proximal."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder that gets one for each experiment.")] = Path("reproduction"),
     jobs: Annotated[
         int | None, typer.Option(help="Models trained at a time, one core each; default: all cores.")
@@ -51,7 +56,7 @@ def reproduce(
     as_json: options.AsJson = False,
 ) -> None:
     """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
-    from gsat.experiments.paper import EXPERIMENTS, SCALES, experiment
+    from gsat.experiments.paper import EXPERIMENTS, OWN_SOLVER, SCALES, experiment
 
     if quick:
         scale = "quick"
@@ -65,6 +70,11 @@ def reproduce(
     if tasks is not None and chosen != ["shifts"]:
         fail(f"--tasks is for shifts alone, got {', '.join(chosen) or 'no experiment'}")
 
+    if solver is not None:
+        _checks.one_of("--solver", solver, _defaults.SOLVERS)
+        if others := [name for name in chosen or EXPERIMENTS if name in OWN_SOLVER]:
+            fail(f"--solver is for experiments that do not set their own, got {', '.join(others)}")
+
     from gsat.experiments import setting
     from gsat.experiments.plan import Order
     from gsat.experiments.runner import alone_in
@@ -72,6 +82,7 @@ def reproduce(
 
     size = setting.SCALES[scale]
     size = size if tasks is None else replace(size, tasks=_tasks(tasks))
+    size = size if solver is None else size.solved_by(solver)
     order = Order([experiment(name) for name in chosen or EXPERIMENTS], size, seeds, out)
     if not chosen:
         _list(order, as_json)

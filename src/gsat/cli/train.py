@@ -89,7 +89,7 @@ def train(
     k: Annotated[int | None, typer.Option(help="At most k columns, or rank at most k.")] = None,
     metric: options.Metric = _defaults.METRIC,
     gamma: options.Gamma = _defaults.GAMMA,
-    solver: Annotated[str, typer.Option(help="proximal, admm or linearised.")] = _defaults.SOLVER,
+    solver: options.Solver = _defaults.SOLVER,
     eta0: options.Eta0 = _defaults.ETA0,
     schedule: options.Schedule = _defaults.SCHEDULE,
     ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights.")] = None,

@@ -96,7 +96,9 @@ class Plan:
         """Gradients for a group, n_inner or the default of the defence."""
         if self.defence in (LINEAR, LDA):
             return 0
-        return registry.default_n_inner(self.defence) if self.n_inner is None else self.n_inner
+        if self.n_inner is not None:
+            return self.n_inner
+        return _defaults.N_INNER if self.solver.startswith("admm") else registry.default_n_inner(self.defence)
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON."""

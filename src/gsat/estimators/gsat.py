@@ -85,7 +85,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
     k
         At most k columns, or rank at most k; None for the penalised form.
     solver, n_inner
-        Of the inner problem: "proximal", "admm", "linearised" or an instance, and its gradients at the most.
+        Of the inner problem: "proximal"; "admm", Algorithm 2 of the paper; "admm-paper", the same with its ρ = 1 and
+        η₁ = 0.1; "linearised"; or an instance. And its gradients at the most: the paper's ADMM takes 20.
     n_outer, group_size
         The number of groups, and of samples in each.
     module, module_options, hidden

@@ -14,7 +14,7 @@ import pandas as pd
 from gsat.data import Table
 from gsat.estimators.from_table import Plan, known_rows, samples
 from gsat.evaluation import evaluate
-from gsat.experiments.judging import is_gsat, paired_differences, trained
+from gsat.experiments.judging import is_gsat, is_structured, paired_differences, trained
 from gsat.experiments.setting import hold_out, some_rows
 from gsat.registry import parse_attack
 from gsat.training.threads import use_threads
@@ -26,8 +26,8 @@ Rule = Literal["matched", "tuned"]
 class Protocol:
     """What is compared, and how sizes are chosen.
 
-    matched: every GSAT defence has the budget `size`; eps of the others is the mean ‖δ_i‖ that GSAT used, which is the
-             paper's rule
+    matched: every GSAT defence and the unstructured adversary have the budget `size`; eps of the others is the mean
+             ‖δ_i‖ that structured GSAT used, which is the paper's rule
     tuned:   every defence is trained at every size of `grid`; for each attack the size with the best accuracy under
              that attack on validation rows, held out of the training rows, is taken: the same search for each defence
     """
@@ -78,9 +78,10 @@ def compare(table: Table, protocol: Protocol, *, out: Path | None = None, progre
     ]
     results = _run(table, protocol, tasks, out, progress)
     if protocol.rule == "matched":
-        norms = results[results["defence"].map(is_gsat)].groupby("seed")["mean_norm_used"].mean()
-        if norms.empty:
+        names = [name for name in protocol.defences if is_structured(name)] or list(filter(is_gsat, protocol.defences))
+        if not names:
             raise ValueError('rule "matched" needs at least one GSAT defence to match, got none')
+        norms = results[results["defence"].isin(names)].groupby("seed")["mean_norm_used"].mean()
         units = results.groupby("seed")["unit"].first()
         tasks = [
             (replace(protocol.plan, defence=name, size=float(norms[seed] / units[seed]), seed=seed), protocol.size)

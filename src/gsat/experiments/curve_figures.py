@@ -9,7 +9,7 @@ import pandas as pd
 
 from gsat.experiments.curves import CASE, RULES, Stage, pieces
 from gsat.experiments.judging import paired_differences
-from gsat.experiments.pictures import AXES, NETWORKS, Panel, at_strength, curves, lines, over_eps, where
+from gsat.experiments.pictures import AXES, NETWORKS, Panel, at_strength, curves, lines, over_eps, shown, where
 from gsat.experiments.plan import Experiment, Outcome
 from gsat.experiments.setting import BUDGET, Scale, shrunk
 
@@ -66,9 +66,12 @@ class Finish:
             strengths = sorted(near["strength"].unique())
             at = near[near["strength"] == strengths[(len(strengths) - 1) // 2]]
             means = 100 * at.groupby(["defence", "rule"], sort=False)["accuracy"].mean()
-            names = [own, *(name for name in ("pgd", "fgsm", "fgm", "erm") if name in set(at["defence"]))]
+            names = [
+                own,
+                *(name for name in ("pgd", "unstructured", "fgsm", "fgm", "erm") if name in set(at["defence"])),
+            ]
             cells = [
-                f"{'GSAT' if name == own else name.upper()} {means[name, 'matched']:.1f}"
+                f"{'GSAT' if name == own else shown(name)} {means[name, 'matched']:.1f}"
                 + ("" if name == "erm" else f" (tuned {means[name, 'tuned']:.1f})")
                 for name in names
             ]
@@ -117,7 +120,8 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
     return " ".join(
         [
             *parts,
-            f"Rule matched: GSAT has the budget {budgets}·E‖X‖, eps of the baselines is the mean norm that GSAT used "
+            f"Rule matched: GSAT and the unstructured adversary have the budget {budgets}·E‖X‖, eps of the other "
+            "baselines is the mean norm that GSAT used "
             "(the paper's rule). Rule tuned: the size that is best under the attack at its reference strength on "
             "validation rows held out of the training rows, the same grid for every defence. A seed sets weights, "
             "groups, validation rows and test rows.",

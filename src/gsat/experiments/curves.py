@@ -1,7 +1,7 @@
 """Accuracy against the strength of an attack: every defence trained, its size chosen, and attacked, by both rules.
 
-matched: GSAT has the budget 0.05·E‖X‖ (on CIFAR-10 a quarter of it but at paper scale); eps of the baselines is the
-         mean norm that GSAT used, which is the paper's rule
+matched: GSAT and the unstructured adversary have the budget 0.05·E‖X‖ (on CIFAR-10 a quarter of it but at paper
+         scale); eps of the other baselines is the mean norm that GSAT used, which is the paper's rule
 tuned:   every defence is trained at every size of one grid; for each attack the size is taken that is best under it on
          validation rows, at the reference strength; the rows are held out of the training rows, of the same for all
 """
@@ -23,11 +23,11 @@ from gsat.evaluation import evaluate
 from gsat.experiments.judging import is_gsat, trained
 from gsat.experiments.pictures import shown
 from gsat.experiments.plan import Piece, Place
-from gsat.experiments.setting import Arena, Scale
+from gsat.experiments.setting import Arena, Scale, any_price
 from gsat.experiments.strengths import Sweep
 
 RULES = ("matched", "tuned")
-BASELINES = ("erm", "fgsm", "fgm", "pgd")
+BASELINES = ("erm", "fgsm", "fgm", "pgd", "unstructured")
 CASE = ["data", "model", "rule", "attack", "eps", "strength"]
 Stage = tuple[Arena, list[Sweep], tuple[str, ...]]  # where, which attacks, which structures of GSAT
 
@@ -147,7 +147,7 @@ class _Fight:
         """The trained model of that size, from the folder where it was trained before."""
         plan = replace(self.arena.plan, defence=defence or self.defence, size=size, seed=self.seed)
         if rule == "tuned":
-            plan = replace(plan, lam="auto")  # the paper's λ, where a scale asks for it, has no size
+            plan = replace(plan, lam="auto", solver=any_price(plan.solver))  # the paper's λ has no size
         return trained(self.train, plan, self.place.work)
 
     def at_reference(self, sweep: Sweep, size: float, rule: str) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gsat.experiments.judging import STRUCTURES, judged, of_seed, paired_differences, training_in_words
+from gsat.experiments.judging import judged, of_seed, paired_differences, training_in_words
 from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.plan import Experiment, Outcome, Piece, Place
-from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
+from gsat.experiments.setting import STRUCTURES, Arena, Scale, elu_on, number_of_seeds
 
 USUAL = 200  # the paper's m
 ATTACKS = ("group-sparse:50@0.1", "low-rank:5@0.1")
-DEFENCES = ("pgd", *STRUCTURES)
+DEFENCES = ("pgd", "unstructured", *STRUCTURES)
 SIZES: dict[str, tuple[int, ...]] = {"quick": (25, 50)}
 ALL_SIZES = (25, 50, 100, 200, 400)
 SECONDS = 8.0  # of one model at cpu scale, on average over m

@@ -24,8 +24,6 @@ from gsat.registry import parse_attack
 if TYPE_CHECKING:
     from gsat.experiments.plan import Place
 
-STRUCTURES = ("group-sparse", "low-rank")
-
 
 def trained(rows: Table, plan: Plan, out: Path | None) -> TorchClassifier:
     """The trained model, kept in the folder of the comparison, which does not train it again after a stop."""
@@ -114,6 +112,11 @@ def is_gsat(name: Any) -> bool:
     return name in registry.STRUCTURES
 
 
+def is_structured(name: Any) -> bool:
+    """Whether the defence is GSAT with a structure that samples share: not the unstructured adversary, a rival."""
+    return is_gsat(name) and name != "unstructured"
+
+
 def is_ours(name: str) -> bool:
-    """Whether the defence is of this library: GSAT, or training on structured attacks."""
-    return is_gsat(name) or name.startswith("structured-")
+    """Whether the defence has shared structure: GSAT, or training on structured attacks."""
+    return is_structured(name) or name.startswith("structured-")

@@ -6,10 +6,10 @@ import pandas as pd
 import torch
 
 from gsat._arrays.norms import mean_norm
-from gsat.experiments.judging import STRUCTURES, judged, of_seed, training_in_words
+from gsat.experiments.judging import judged, of_seed, training_in_words
 from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.plan import Experiment, Outcome, Piece, Place
-from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
+from gsat.experiments.setting import STRUCTURES, Arena, Scale, elu_on, number_of_seeds
 
 PAPER_LAM = 0.25  # times E‖X‖
 ATTACKS = ("group-sparse:50@0.1", "low-rank:5@0.1")

@@ -10,11 +10,11 @@ import pandas as pd
 import torch
 
 from gsat._arrays.norms import mean_norm
-from gsat.experiments.judging import STRUCTURES, judged, of_seed, training_in_words
+from gsat.experiments.judging import judged, of_seed, training_in_words
 from gsat.experiments.lam_and_alpha import PAPER_LAM
 from gsat.experiments.pictures import Panel, curves, lines
 from gsat.experiments.plan import Experiment, Outcome, Piece, Place
-from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
+from gsat.experiments.setting import STRUCTURES, Arena, Scale, elu_on, number_of_seeds
 
 ALPHA = 0.5  # the paper's
 EPS = 0.05  # of the attack, and of the perturbations in training that the second reading of "proper" asks for

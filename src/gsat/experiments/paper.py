@@ -14,6 +14,7 @@ PAPER = {  # name: module
     "low-rank": "low_rank_attack",
     "pgd": "pgd_attack",
     "biology": "biology",
+    "algorithm": "algorithm",
     "selection": "feature_selection",
     "tcga-clean": "clean_accuracy",
     "speed": "iteration_time",
@@ -23,6 +24,7 @@ PAPER = {  # name: module
     "transfer": "transfer",
 }
 EXPERIMENTS = {**PAPER, "shifts": "shifts"}  # and what goes beyond the paper
+OWN_SOLVER = ("algorithm", "selection", "speed", "shifts")  # they compare solvers, or have one for a reason
 SCALES = ("quick", "cpu", "overnight", "paper")
 
 

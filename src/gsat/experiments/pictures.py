@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-OURS = ("universal", "group-sparse", "low-rank", "unstructured")
+OURS = ("universal", "group-sparse", "low-rank")
 COLOURS = {
     "erm": "#777777",
     "fgm": "#aa3377",

@@ -132,7 +132,8 @@ class Order:
         seeds = "" if self.seeds is None else f" --seeds {self.seeds}"
         size = "--quick" if self.scale.name == "quick" else f"--scale {self.scale.name}"
         tasks = "" if self.scale.tasks is None else f" --tasks {','.join(self.scale.tasks)}"
-        return f"gsat reproduce {experiment.name} {size}{seeds}{tasks}"
+        solver = "" if self.scale.solver is None else f" --solver {self.scale.solver}"
+        return f"gsat reproduce {experiment.name} {size}{seeds}{tasks}{solver}"
 
 
 def read_config(folder: Path) -> dict[str, Any]:

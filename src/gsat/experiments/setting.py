@@ -15,10 +15,12 @@ from gsat.data import Table, load
 from gsat.estimators.from_table import Plan
 
 Name = Literal["quick", "cpu", "overnight", "paper"]
+STRUCTURES = ("group-sparse", "low-rank")
 GRID = (0.05, 0.1, 0.2)  # sizes as fractions of E‖X‖
 FINE = (0.025, 0.05, 0.1, 0.15, 0.2)
 BUDGET = 0.05  # the norm of the paper's attacks, and of GSAT where baselines are matched to it
 SHRUNK = {"cifar10": 0.25}
+PRINTED, ADAPTIVE = "admm-paper", "admm"  # Algorithm 2 with the paper's step, and with one that follows the curvature
 SHORTER = {"cpu": 3, "overnight": 3}  # a sweep trains many models: each on so many times fewer groups than elsewhere
 
 
@@ -42,6 +44,7 @@ class Scale:
     strengths: points of a curve besides strength 0
     grid:      sizes that are tried for every defence where baselines are tuned
     tasks:     the only ones that are run, in an experiment that has some; None for all
+    solver:    of the inner problem of GSAT where it was asked for; None for that of the plans
     """
 
     name: Name
@@ -50,10 +53,21 @@ class Scale:
     strengths: int
     grid: int
     tasks: tuple[str, ...] | None = None
+    solver: str | None = None
+
+    def solved_by(self, solver: str) -> Scale:
+        """The scale whose GSAT is trained with that solver of the inner problem."""
+        alexnet, elu = (replace(size, plan=replace(size.plan, solver=solver)) for size in (self.alexnet, self.elu))
+        return replace(self, alexnet=alexnet, elu=elu, solver=solver)
 
     def pick(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """At most `strengths` of the values, evenly, the first and the last among them."""
         return evenly(values, self.strengths)
+
+
+def any_price(solver: str) -> str:
+    """The solver where λ is not the paper's: a fixed step of ADMM goes with one λ only."""
+    return ADAPTIVE if solver == PRINTED else solver
 
 
 def evenly(values: Sequence[Any], n: int) -> tuple[Any, ...]:
@@ -77,7 +91,9 @@ def _elu(**changes: Any) -> Plan:
     return Plan("erm", schedule="cosine", eta0=2e-3, n_inner=T1, **changes)
 
 
-PAPER: dict[str, Any] = {"n_outer": 10_000, "n_inner": T1, "eta0": 1e-4, "alpha": 0.5, "lam": "paper", "device": "auto"}
+PAPER: dict[str, Any] = {
+    "n_outer": 10_000, "n_inner": T1, "eta0": 1e-4, "alpha": 0.5, "lam": "paper", "solver": PRINTED, "device": "auto",
+}  # fmt: skip
 SCALES: dict[str, Scale] = {
     "quick": Scale(
         "quick",
@@ -139,7 +155,7 @@ class Arena:
     grid: tuple[float, ...] = GRID
     options: dict[str, Any] = field(default_factory=dict)
     test_share: float | None = None
-    structures: tuple[str, ...] = ("universal", "group-sparse", "low-rank")
+    structures: tuple[str, ...] = ("universal", *STRUCTURES)
     shrunk: float = 1.0
     counts: tuple[float, ...] = (0.05, 0.2)
     blocks: str | None = None
@@ -222,10 +238,16 @@ def all_images(scale: Scale) -> list[Arena]:
     return [arena for data in ("mnist", "cifar10") for arena in image_arenas(scale, data)]
 
 
+def universal(scale: Scale) -> str:
+    """The paper's universal adversary, one shift for a group, at its scale; else a shift for every two samples."""
+    return "universal-one" if scale.name == "paper" else "universal"
+
+
 def image_arenas(scale: Scale, data: str) -> list[Arena]:
     """Both networks on MNIST or CIFAR-10."""
     is_cifar = data == "cifar10"
     about: dict[str, Any] = {"counts": (0.0125, 0.05), "blocks": "pixels"} if is_cifar else {}
+    about["structures"] = (universal(scale), *STRUCTURES)
     costs = {"alexnet": 0.042 if is_cifar else 0.028, "elu": 0.006 if is_cifar else 0.003}
     return [
         arena(scale, size, f"{data}-{kind}", data, gradient=costs[kind], shrunk=shrunk(data, scale), **about)

@@ -17,7 +17,7 @@ from gsat.experiments.setting import Arena, Scale, elu_on, number_of_seeds
 from gsat.models import layout
 from gsat.models.modes import frozen
 
-DEFENCES = ("erm", "pgd", "universal", "group-sparse", "low-rank")
+DEFENCES = ("erm", "pgd", "unstructured", "universal", "group-sparse", "low-rank")
 COLUMNS, RANK, GROUP = 50, 5, 200
 OWN, MOVED = "own", "transferred"
 DATA: dict[str, tuple[str, ...]] = {"overnight": ("mnist", "cifar10"), "paper": ("mnist", "cifar10")}

@@ -21,7 +21,12 @@ from gsat.solvers.oracle import Loss, Oracle
 from gsat.solvers.proximal import Proximal
 
 ROUNDING = 1e-3  # of a loss that is taken for straight
-NAMED: dict[str, Solver[Any]] = {"proximal": Proximal(), "admm": ADMM(), "linearised": Linearised()}
+NAMED: dict[str, Solver[Any]] = {
+    "proximal": Proximal(),
+    "admm": ADMM(),
+    "admm-paper": ADMM(rho=1.0, eta1=0.1),  # the numbers of the paper
+    "linearised": Linearised(),
+}
 
 
 def maximise(
@@ -51,7 +56,8 @@ def maximise(
     lam : float
         The price λ > 0.
     solver : str or Solver
-        "proximal", "admm", "linearised", or an instance of `Proximal`, `ADMM`, `Linearised`.
+        "proximal", "admm", "admm-paper" (the paper's ρ and η₁), "linearised", or an instance of `Proximal`,
+        `ADMM` or `Linearised`.
     n_inner : int
         At most this many gradients are evaluated, rejected trials included.
     feature_mask : boolean (*features), optional
