@@ -31,7 +31,21 @@ TOL = 1e-3  # of "proximal" in training: half the gradients, at less than half a
 
 
 class Defence(ABC):
-    """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation."""
+    """x_adv = defence(model, x, y): the group that the weights are trained on; `delta` is the last perturbation.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> class Noise(gsat.defences.Defence):
+    ...     name = "noise"
+    ...
+    ...     def __call__(self, model, x, y, batch=None):
+    ...         return x + 0.1 * torch.randn_like(x)
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> len(gsat.gdadmm(model, x, y, Noise(), n_outer=5))
+    5
+    """
 
     name: ClassVar[str]
     spans_ranks: bool = False  # whether a group that lies on several ranks is moved as one
@@ -84,7 +98,16 @@ class Defence(ABC):
 
 
 class ERM(Defence):
-    """Nothing is perturbed: empirical risk minimisation."""
+    """Nothing is perturbed: empirical risk minimisation.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> bool((gsat.defences.ERM()(model, x, y) == x).all())
+    True
+    """
 
     name, spans_ranks = "erm", True
 
@@ -111,6 +134,15 @@ class GSAT(Defence):
         ℓ, a function (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
     generator
         Of the random batches of a `PerBatch` cost; by default one with seed 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> defence = gsat.defences.GSAT(gsat.LowRank(k=2))
+    >>> len(gsat.gdadmm(model, x, y, defence, n_outer=5, budget=0.1)), defence.delta.shape
+    (5, torch.Size([8, 6]))
     """
 
     name, spans_ranks = "gsat", True
@@ -193,7 +225,23 @@ class GSAT(Defence):
 
 
 class Structured(Defence):
-    """An attack as the adversary; `match_norm` and a tuned eps are the two ways to set its size."""
+    """An attack as the adversary; `match_norm` and a tuned eps are the two ways to set its size.
+
+    Parameters
+    ----------
+    attack
+        One of `gsat.attacks`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> defence = gsat.defences.Structured(gsat.attacks.GroupSparse(0.5, k=2, steps=10))
+    >>> moved = defence(model, x, y)
+    >>> int((moved != x).any(dim=0).sum())  # the columns that move
+    2
+    """
 
     name = "structured"
 
@@ -218,6 +266,15 @@ class PGD(Structured):
     ----------
     eps, steps, step_size, **options
         Of `gsat.attacks.PGD`, with keep="last": all steps have one length, by default 2·eps/steps.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> moved = gsat.defences.PGD(0.5, steps=5)(model, x, y)
+    >>> bool(((moved - x).norm(dim=1) <= 0.5 + 1e-6).all())
+    True
     """
 
     name = "pgd"
@@ -235,6 +292,15 @@ class FGM(Structured):
     ----------
     eps, **options
         Of `gsat.attacks.FGM`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> moved = gsat.defences.FGM(0.5)(model, x, y)
+    >>> bool(((moved - x).norm(dim=1) <= 0.5 + 1e-6).all())
+    True
     """
 
     name = "fgm"
@@ -252,6 +318,16 @@ class UniversalAT(Defence):
         The length of the shift at the most, and of its step at a group; None for eps/5.
     loss
         A function (outputs, y) -> (m,), or "cross-entropy" (the default), "margin" or "dlr".
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> model, x, y = torch.nn.Linear(6, 3), torch.randn(8, 6), torch.arange(8) % 3
+    >>> defence = gsat.defences.UniversalAT(0.5)
+    >>> first, second = defence(model, x, y), defence(model, x, y)  # the shift is carried on
+    >>> bool(((second - x).norm(dim=1) <= 0.5 + 1e-6).all())
+    True
     """
 
     name, spans_ranks = "universal-at", True
@@ -285,7 +361,26 @@ class UniversalAT(Defence):
 
 
 def match_norm(defence: Defence, mean_norm: float) -> Defence:
-    """The baseline with eps set to the mean ‖δ_i‖ that GSAT used: the paper's rule for a fair comparison."""
+    """The baseline with eps set to the mean ‖δ_i‖ that GSAT used: the paper's rule for a fair comparison.
+
+    Parameters
+    ----------
+    defence
+        One with an eps: `PGD`, `FGM`, `Structured` or `UniversalAT`.
+    mean_norm
+        The wanted mean ‖δ_i‖, as `History.mean_norm` has it.
+
+    Returns
+    -------
+    Defence
+        A copy.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> gsat.defences.match_norm(gsat.defences.PGD(0.1), 0.3).attack.eps
+    0.3
+    """
     mean_norm = _checks.number("mean_norm", mean_norm, least=0)
     matched = copy(defence)
     if isinstance(matched, UniversalAT):

@@ -49,6 +49,13 @@ class Attack(ABC):
         A pair (lo, hi) in the units of x: the model sees clamp(x + δ, lo, hi).
     metric
         A `gsat.Metric` A: structure and bound are those of Z, ‖z_i‖₂ ≤ eps, and δ_i = A·z_i.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> attack = gsat.attacks.Universal(0.5, steps=10, strength="standard")
+    >>> isinstance(attack, gsat.attacks.Attack), attack.eps, attack.steps
+    (True, 0.5, 10)
     """
 
     name: ClassVar[str]
@@ -227,8 +234,18 @@ class Attack(ABC):
 class Fitted:
     """An attack whose shared part was found on one set: `apply` uses it on another.
 
-    `shift` (*features) for universal, `columns` (the numbers of the features) for group-sparse, `subspace` (rank, d)
-    for low-rank; None for the others. PGD and FGM share nothing, so applying them is attacking anew.
+    PGD and FGM share nothing, so applying them is attacking anew.
+
+    Attributes
+    ----------
+    attack, shape, found
+        The attack, the shape of a sample, and the `Candidate` that was found.
+    shift
+        Of a universal attack (*features); None for the others.
+    columns
+        The numbers of the features that move, of a group-sparse attack; None for the others.
+    subspace
+        Of a low-rank attack (rank, d); None for the others.
 
     Examples
     --------

@@ -19,10 +19,31 @@ AT_ONCE = 2000  # samples per pass through the model; a group may be a whole tes
 
 @dataclass(frozen=True)
 class Candidate:
-    """A perturbation (m, d) and what was seen there.
+    """A perturbation and what was seen there.
 
-    losses (m,); wrong (m,), which samples are misclassified, False for all where a loss of the user's own is maximised;
-    slope (m, d), the gradient of the losses, empty where it was not asked for; part, what the rows share.
+    Attributes
+    ----------
+    delta
+        Δ (m, d).
+    losses
+        Those of the samples, (m,).
+    wrong
+        Which samples are misclassified (m,); False for all where a loss of the user's own is maximised.
+    slope
+        The gradient of the losses (m, d), empty where it was not asked for.
+    part
+        What the rows share: the shift, the columns or the subspace.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> weak, strong = (
+    ...     gsat.attacks.Candidate(torch.zeros(3, 2), torch.ones(3), torch.tensor(wrong))
+    ...     for wrong in ([False, False, True], [True, True, False])
+    ... )
+    >>> weak.score, strong.score  # errors first, then the loss
+    ((1, 3.0), (2, 3.0))
     """
 
     delta: Tensor

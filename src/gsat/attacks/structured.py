@@ -46,6 +46,13 @@ class Structured(Attack):
     ----------
     eps, steps, step_size, restarts, random_start, seed, loss, strength, feature_mask, bounds, metric
         As in `Attack`.
+
+    Examples
+    --------
+    >>> import gsat
+    >>> attacks = gsat.attacks.Universal(0.5), gsat.attacks.LowRank(0.5, rank=2), gsat.attacks.PGD(0.5)
+    >>> [isinstance(attack, gsat.attacks.Structured) for attack in attacks]
+    [True, True, False]
     """
 
     def _search(self, oracle: Flat, generator: Generator, part: Tensor | None, first: Tensor | None) -> Candidate:

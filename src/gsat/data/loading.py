@@ -101,6 +101,17 @@ def fetch(name: str, *, data_dir: str | Path | None = None, progress: bool = Fal
     -------
     Path
         The folder, as `load` takes it for `data_dir`.
+
+    Examples
+    --------
+    `gsat.data.load("mnist", data_dir=gsat.data.fetch("mnist"))` fetches MNIST once. What comes with a library has no
+    files to fetch:
+
+    >>> import gsat
+    >>> gsat.data.fetch("digits")
+    Traceback (most recent call last):
+        ...
+    ValueError: name must be one of ..., got 'digits'
     """
     if name not in FROM_FILES:
         raise ValueError(f"name must be one of {', '.join(FROM_FILES)}, got {name!r}")

@@ -52,6 +52,19 @@ class CheckResult:
         Whether batches were left out; else random samples, and nothing is known about a next batch.
     notes
         What else a reader of the result must know.
+
+    Examples
+    --------
+    `gsat.check(X, y, batch)` gives one. Put together by hand:
+
+    >>> import pandas as pd
+    >>> import gsat
+    >>> table = pd.DataFrame({"mean": [81.0]}, index=["logistic regression"])
+    >>> tables = {"table": table, "batches": table, "choices": table, "counts": table}
+    >>> said = {"verdict": "Use it.", "outlook": "", "method": table.index[0], "command": ""}
+    >>> found = gsat.CheckResult(**tables, **said, by_batch=True, notes=())
+    >>> found.method, found.to_dict()["verdict"]
+    ('logistic regression', 'Use it.')
     """
 
     table: pd.DataFrame

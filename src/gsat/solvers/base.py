@@ -31,6 +31,14 @@ class Solution:
         Evaluated gradients, rejected trials included.
     unbounded : bool
         Whether the problem seems to have no maximum, of which a warning told.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import gsat
+    >>> found = gsat.maximise(lambda z: z.sum(1), torch.zeros(5, 4), gsat.Unstructured(), lam=0.5)
+    >>> round(found.objective, 4), found.unbounded  # δ_i = (1, 1, 1, 1): 4 − ½·4
+    (2.0, False)
     """
 
     delta: Tensor

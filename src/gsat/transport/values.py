@@ -11,7 +11,6 @@ There are n_x^m·n_z^m pairs of groups: this is for checking theory on small pro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 from gsat import _checks
 from gsat.costs import GroupCost
 from gsat.transport.programs import (
-    Array,
     Problem,
     all_groups,
     atoms_of,
@@ -31,41 +29,7 @@ from gsat.transport.programs import (
     up_to_order,
     weights_of,
 )
-
-
-@dataclass(frozen=True)
-class _Value:
-    value: float
-
-    def __float__(self) -> float:
-        return self.value
-
-
-@dataclass(frozen=True, eq=False)
-class Transport(_Value):
-    """The cost W(P, Q), and what attains it: the `plan` of the primal or the `potential` of the dual.
-
-    `plan` is sparse, (n_x^m, n_z^m): the probability of moving one group to the other. Groups are numbered as
-    `itertools.product(range(n), repeat=m)` lists them. `potential` is D at the atoms z, with D(z[0]) = 0. Where no plan
-    has a finite cost the value is inf and both are None.
-    """
-
-    plan: Any = None
-    potential: Array | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Transform(_Value):
-    """A c_m-transform and the group that attains it: sample i goes to z[index[i]] (None where the value is -inf)."""
-
-    index: Array | None
-
-
-@dataclass(frozen=True, eq=False)
-class WorstRisk(_Value):
-    """The largest risk and the weights q of a law Q that attains it (None where the value is -inf)."""
-
-    q: Array | None
+from gsat.transport.results import Transform, Transport, WorstRisk
 
 
 def primal(x: Any, p: Any, z: Any, q: Any, cost: GroupCost, m: int) -> Transport:
