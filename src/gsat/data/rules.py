@@ -22,7 +22,10 @@ T = TypeVar("T")
 
 SHOWN = 10  # names listed in a message
 LINE = 80  # characters of a name or a cell in a message
-NAME_IT = "a column of labels, batches or ids is named with label=, batch= or ids=, others go with --drop (drop=)"
+NAME_IT = (
+    "a column of labels, batches or ids is named with --label, --batch or --ids (in Python label=, batch=, ids=), "
+    "others go with --drop (drop=)"
+)
 
 
 def extra(module: str, package: str, ending: str) -> Any:

@@ -85,6 +85,12 @@ TEXT = "id,a,b,y\ns0,1,2,u\ns1,3,4,v\n"
         ),
         (TEXT[:-3], {"ids": "id", "label": "y"}, r", line 3 must have 4 cells as the header has, got 3$"),
         ("a,b\n1,x\n", {}, r", line 2, column 'b' must be a number, got 'x';"),
+        (
+            "a,b,c,d\nx,1,u,NA\n",
+            {},
+            r", line 2, column 'a' must be a number, got 'x', and so must 'c'; a column of labels, batches or ids is "
+            r"named with --label, --batch or --ids \(in Python ",
+        ),
         ("a,b\n1,2\n\n3,1_000\n", {}, r", line 4, column 'b' must be a number, got '1_000';"),
         ('a,b\n"1",2\n"3\n', {}, r", line 3 must be a line of a table, got: unexpected end of data$"),
         ("a,b,a\n1,2,3\n", {}, r" must have distinct column names, got 'a' at positions 0 and 2 \(1 in all repeat"),

@@ -19,7 +19,7 @@ from gsat.data.asked import now
 from gsat.data.memory import fits
 from gsat.data.readers.columns import SHEET_ERRORS, annotation, checked, headed
 from gsat.data.readers.xlsx import Rows, sheet_rows
-from gsat.data.rules import NAME_IT, among, brief, not_utf8
+from gsat.data.rules import NAME_IT, among, brief, listed, not_utf8
 from gsat.data.table import Table
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -174,12 +174,11 @@ def _numbers(path: Path, place: str, cells: list[str], header: list[str], featur
             return list(map(float, wanted))
     except ValueError:
         pass
-    found = []
-    for name, cell in zip((header[j] for j in features), wanted, strict=True):
-        try:
-            found.append(math.nan if cell.strip() in MISSING else float(cell.replace("_", "?")))
-        except ValueError:
-            raise ValueError(
-                f"{path}, {place}, column {brief(name)} must be a number, got {brief(cell)}; {NAME_IT}"
-            ) from None
-    return found
+    if text := [j for j in features if "_" in cells[j] or not _is_number(cells[j])]:
+        first, *others = text
+        also = f", and so must {listed([header[j] for j in others])}" if others else ""
+        raise ValueError(
+            f"{path}, {place}, column {brief(header[first])} must be a number, got {brief(cells[first])}{also}; "
+            f"{NAME_IT}"
+        )
+    return [math.nan if cell.strip() in MISSING else float(cell) for cell in wanted]
