@@ -6,6 +6,9 @@ of all samples (m = n). An iteration is one step of ADMM, whose variables are ca
 projected step of w, with the step sizes of `gsat.schedule`. The multiplier γ = ρu of ADMM has the step ρ of Algorithm 2
 as corrected (docs/paper.md), or with --multiplier proof the step η₀ that it has in the proof. ‖∇F‖ is measured, with
 the inner problem solved to high accuracy, at iterations that grow geometrically; between them ‖∇F‖² is taken as linear.
+
+The second table compares Theorem 3's bound of the iterations (`Schedule.iterations`) with the number after which the
+average of ‖∇F‖² was at most ε² for the first time. F(w_0) stands for F(w_0) − min F, since the loss is positive.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from gsat.solvers.oracle import Oracle
 M, D = 24, 5
 B, R, TAU = 1.5, 1.0, 0.1
 ALPHA = 0.1
+EPS = (0.1, 0.03, 0.01)
 
 
 class Linear(nn.Module):
@@ -85,6 +89,26 @@ def averages(marks: np.ndarray, values: np.ndarray) -> np.ndarray:
     return (values[0] + np.concatenate([[0.0], np.cumsum(between)])) / marks
 
 
+def first_below(marks: np.ndarray, means: np.ndarray, eps: float) -> float:
+    """The first T at which the average is at most ε², between two marks on a line of logarithms; inf if none is."""
+    small = np.flatnonzero(means <= eps**2)
+    if len(small) == 0:
+        return math.inf
+    at = int(small[0])
+    if at == 0:
+        return float(marks[0])
+    ends = slice(at, at - 2 if at > 1 else None, -1)  # means fall, np.interp wants them to rise
+    return float(np.exp(np.interp(2 * math.log(eps), np.log(means[ends]), np.log(marks[ends]))))
+
+
+def bound(cost: gsat.GroupCost, lam: float, steps: gsat.Schedule, eps: float) -> float:
+    """Theorem 3's for the run of `descend`."""
+    x, y = problem()
+    model = Linear(torch.full((D,), -0.4, dtype=torch.float64)).requires_grad_(False)
+    found = gsat.maximise(lambda z: smooth_loss(model(z), y), x, cost, lam=lam, n_inner=500)
+    return steps.iterations(eps, gap=found.objective, distance=float(found.delta.norm()) / math.sqrt(M))
+
+
 def slope(marks: np.ndarray, means: np.ndarray) -> float:
     """Of the line through log(average) against log T, over the last decade."""
     late = marks >= marks[-1] / 10
@@ -105,6 +129,7 @@ def main() -> None:
     columns = [n_outer // 1000, n_outer // 100, n_outer // 10, n_outer]
     heads = "".join(f"{f'T = {T}':>14}" for T in columns)
     print(f"{'average of |grad F|^2':<22}{heads}{'slope':>9}{'last':>11}{'|w| <=':>8}{'|x+d| <=':>9}{'|delta|':>9}")
+    counted = []
     for cost in (gsat.Universal(ALPHA), gsat.GroupSparse(ALPHA), gsat.LowRank(ALPHA)):
         marks, values, (w, far, size) = descend(
             cost, lam, steps, rho, n_outer, steps.eta0 if args.multiplier == "proof" else None
@@ -113,6 +138,11 @@ def main() -> None:
         cells = "".join(f"{np.exp(np.interp(np.log(T), np.log(marks), np.log(means))):>14.2e}" for T in columns)
         tail = f"{slope(marks, means):>9.3f}{values[-1]:>11.1e}{w:>8.2f}{far:>9.2f}{size:>9.3f}"
         print(f"{type(cost).__name__:<22}{cells}{tail}", flush=True)
+        for eps in EPS:
+            counted.append((type(cost).__name__, eps, first_below(marks, means, eps), bound(cost, lam, steps, eps)))
+    print(f"\n{'iterations to eps':<22}{'eps':>8}{'measured':>12}{'Theorem 3':>12}{'ratio':>10}")
+    for name, eps, measured, allowed in counted:
+        print(f"{name:<22}{eps:>8g}{measured:>12.3g}{allowed:>12.3g}{measured / allowed:>10.1e}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.nn.functional import cross_entropy
 import gsat
 from gsat.solvers.admm import ADMMState
 from gsat.solvers.oracle import Oracle
+from gsat.theory.step_sizes import _maximiser
 from strategies import normal
 
 COSTS = [gsat.Universal(0.3), gsat.GroupSparse(0.05), gsat.LowRank(0.1), gsat.Unstructured()]
@@ -37,8 +39,22 @@ def test_the_step_sizes_by_hand():
     assert (steps.ell, steps.mu, steps.kappa) == pytest.approx((4.0, 2.4, 5 / 3))
     assert steps.eta1 == pytest.approx(0.25)
     assert steps.eta0 == pytest.approx(1 / (16 * (8 / 3) ** 2 * 4))
+    assert steps.reach == pytest.approx(0.6 / 2.4)
+    assert steps.smoothness == pytest.approx(0.6 + 0.36 / 2.4)
     with pytest.raises(AttributeError, match="cannot assign"):
         steps.eta0 = 1.0
+
+
+def test_the_bound_of_theorem_3_by_hand():
+    """With the numbers above and a = 1.5: 128·(25/9)·4·0.5 = 711.1, 5·(5/3)·16·0.09 = 12, (1 + 1.5·√(3 + 0.4/1.5))²."""
+    steps = gsat.schedule(beta=0.6, lam=2.0, alpha=0.25, rho=0.4)
+    last = (1 + 1.5 * math.sqrt(3 + 0.4 / 1.5)) ** 2
+    assert steps.iterations(0.1, gap=0.5, distance=0.3) == pytest.approx((6400 / 9 + 12) * last * 100)
+    assert steps.iterations(0.01, gap=0.5) == pytest.approx(100 * steps.iterations(0.1, gap=0.5))
+    with pytest.raises(ValueError, match=r"eps must be > 0, got 0"):
+        steps.iterations(0, gap=1)
+    with pytest.raises(ValueError, match=r"gap must be >= 0, got -1"):
+        steps.iterations(0.1, gap=-1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +222,7 @@ def test_training_becomes_stationary(cost, benchmark):
     beta = (benchmark.B**2 + benchmark.R**2) / (6 * math.sqrt(3)) + 0.25 + benchmark.TAU
     lam, rho = 2 * beta / (1 - cost.alpha), beta / 2
     steps = gsat.schedule(beta, lam, cost.alpha, rho)
-    quick = gsat.Schedule(8 * steps.eta0, steps.eta1, steps.ell, steps.mu, steps.kappa)  # a test has no time
+    quick = replace(steps, eta0=8 * steps.eta0)  # a test has no time
     marks, values, (w, far, size) = benchmark.descend(cost, lam, quick, rho, 1500)
     means = benchmark.averages(marks, values)
     assert values[-1] < 0.02 * values[0]
@@ -214,6 +230,47 @@ def test_training_becomes_stationary(cost, benchmark):
     assert w < benchmark.B
     assert far < benchmark.R
     assert size > 0.01
+    eps = 1.2 * means[-1] ** 0.5
+    measured, allowed = benchmark.first_below(marks, means, eps), benchmark.bound(cost, lam, steps, eps)
+    assert 1 < measured < 1500
+    assert 8 * measured < allowed  # eight of the steps that the theorem is about are one here
+
+
+def test_the_first_iteration_below_a_size(benchmark):
+    marks, means = np.array([1, 10, 100]), np.array([1.0, 1e-2, 1e-4])
+    assert benchmark.first_below(marks, means, 10**-1.5) == pytest.approx(10**1.5)
+    assert benchmark.first_below(marks, means, 10**-0.5) == pytest.approx(10**0.5)
+    assert benchmark.first_below(marks, means, 1.0) == 1
+    assert benchmark.first_below(marks, means, 1e-3) == math.inf
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=repr)
+def test_the_smoothness_of_f(cost, benchmark):
+    """Lemma 2: Δ*(w)/√m moves at most β/μ times as far as w, and ∇F turns at most β + β²/μ times as fast."""
+    beta = (benchmark.B**2 + benchmark.R**2) / (6 * math.sqrt(3)) + 0.25 + benchmark.TAU
+    lam = 1.02 * beta / (1 - cost.alpha)  # near the border of the regime, where the bounds are largest
+    steps = gsat.schedule(beta, lam, cost.alpha)
+    x, y = benchmark.problem()
+    moved, turned = [], []
+    for seed in range(8):
+        one, way = normal(benchmark.D, seed=seed), normal(benchmark.D, seed=100 + seed)
+        one = one * 0.9 / one.norm()
+        other = one + (0.01 if seed % 2 else 0.4) * way / way.norm()
+        (first, first_slope), (second, second_slope) = (_maximum(w, x, y, cost, lam, benchmark) for w in (one, other))
+        far = float((other - one).norm())
+        moved.append(float((second - first).norm()) / math.sqrt(len(x)) / far)
+        turned.append(float((second_slope - first_slope).norm()) / far)
+    assert 0.02 * steps.reach < max(moved) <= steps.reach
+    assert 0.05 * steps.smoothness < max(turned) <= steps.smoothness
+
+
+def _maximum(w, x, y, cost, lam, benchmark):
+    """Δ*(w) and ∇F(w), by Danskin's theorem."""
+    model = benchmark.Linear(w).requires_grad_(False)
+    delta = _maximiser(lambda z: benchmark.smooth_loss(model(z), y), x, cost, lam, 1000, None)
+    model.requires_grad_(True)
+    (slope,) = torch.autograd.grad(benchmark.smooth_loss(model(x + delta), y).mean(), model.w)
+    return delta, slope
 
 
 def test_the_smoothness_of_the_benchmark(benchmark):

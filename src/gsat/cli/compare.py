@@ -88,6 +88,7 @@ def compare(
         fail("--test-fraction must leave samples to attack, got 0")
 
     from gsat.estimators.from_table import Plan
+    from gsat.experiments.age import code_of
     from gsat.experiments.comparing import Protocol
     from gsat.experiments.comparing import compare as run_comparison
     from gsat.experiments.paired import in_words
@@ -125,7 +126,8 @@ def compare(
         jobs=jobs,
         threads=use_threads(threads),
     )
-    config = {**source.describe(), **fingerprint(table), **asdict(protocol)}
+    code = code_of("gsat.experiments.comparing")
+    config = {**source.describe(), **fingerprint(table), **asdict(protocol), "code": code}
     with nullcontext() if out is None else running(out, config, resume=resume, force=force):
         found = run_comparison(table, protocol, out=out, progress=sys.stderr.isatty())
         if out is not None:

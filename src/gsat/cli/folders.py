@@ -250,7 +250,7 @@ def _changed(out: Path, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What the run in `out` has other settings for: the one before and the one now."""
     before = read_json(out / "config.json")
     now = json.loads(json.dumps(config))
-    keys = [key for key in sorted({*before, *now}) if key in before or key not in LATER]
+    keys = [key for key in sorted({*before, *now} - {"code"}) if key in before or key not in LATER]
     return {key: (before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key)}
 
 

@@ -53,11 +53,17 @@ def reproduce(
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
     force: Annotated[bool, typer.Option("--force", help="Replace results of another scale.")] = False,
+    old: Annotated[
+        bool, typer.Option("--old", help="Run nothing: list which results in --out are of other code than this.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run experiments of the paper. Finished pieces are kept: the same command again goes on where it was stopped."""
     from gsat.experiments.paper import EXPERIMENTS, OWN_SOLVER, SCALES, experiment
 
+    if old:
+        _list_ages(out, as_json)
+        return
     if quick:
         scale = "quick"
     if scale not in SCALES:
@@ -106,6 +112,21 @@ def reproduce(
     for each in order.experiments:
         typer.echo(f"{each.name}\n  paper: {each.paper}\n  here:  {outcomes[each.name].headline}")
     typer.echo(f"report: {page}")
+
+
+def _list_ages(out: Path, as_json: bool) -> None:
+    """A line for each folder of results in `out`: of which commit they are, and which modules have changed since."""
+    from gsat.experiments.age import ages, listed
+
+    if not out.is_dir():
+        fail(f"--old needs a folder of results as --out, got {out}")
+    found = ages(out)
+    if as_json:
+        typer.echo(json.dumps(listed(found)))
+        return
+    for one in found:
+        typer.echo(str(one))
+    typer.echo(f"{sum(one.old for one in found)} of {len(found)} results may be of other code than what is installed")
 
 
 def _refuse_to_overwrite(order: Order, force: bool) -> None:

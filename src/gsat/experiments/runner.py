@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import joblib
 import pandas as pd
@@ -15,6 +16,7 @@ from tqdm.auto import tqdm
 
 from gsat import __version__
 from gsat._files import locked, remove_dead_drafts, replace_file, whole_folder, write_durably
+from gsat.experiments.age import code_of, digest
 from gsat.experiments.plan import Experiment, Order, Outcome, Piece, Place, read_config
 from gsat.training.threads import use_threads
 
@@ -34,12 +36,16 @@ def reproduce(
     """Run what is not done yet, and write the folder of each experiment; the caller has the folder to himself."""
     place = Place(order.out / WORK, data_dir)
     pieces = {piece.key: piece for experiment in order.experiments for piece in order.pieces(experiment)}
-    run(list(pieces.values()), place, jobs=jobs, threads=threads, progress=progress)
+
+    def keep(piece: Piece) -> None:
+        replace_file(_made_by(piece, place), digest(piece.work.__module__).encode())
+
+    run(list(pieces.values()), place, jobs=jobs, threads=threads, progress=progress, finished=keep)
     outcomes = {}
     for experiment in order.experiments:
         rows = pd.concat([piece.run(place) for piece in order.pieces(experiment)], ignore_index=True)
         outcomes[experiment.name] = experiment.finish(rows, order.scale)
-        _write(order, experiment, outcomes[experiment.name], _threads(jobs, threads))
+        _write(order, experiment, outcomes[experiment.name], _threads(jobs, threads), _code(order, experiment, place))
     about = {"title": TITLE, **read_config(order.out)}
     before = about.get("sections")
     about["sections"] = list(dict.fromkeys([*map(str, before if isinstance(before, list) else []), *outcomes]))
@@ -65,11 +71,12 @@ def run(
     threads: int | None = None,
     progress: bool = False,
     told: Callable[[Piece], None] | None = None,
+    finished: Callable[[Piece], None] = lambda piece: None,
 ) -> list[pd.DataFrame]:
     """The rows of all pieces, in their order; with jobs > 1 several at a time, one core each unless threads are given.
 
     Those that run by themselves take the threads that are given, or as many as torch does. With `told` the caller has
-    a bar of his own, and is told of every piece that is finished.
+    a bar of his own, and is told of every piece that is finished; `finished` is called beside a bar too.
     """
     use_threads(threads)
     waiting = [piece for piece in pieces if not piece.done(place)]
@@ -78,10 +85,12 @@ def run(
     with own as advance:
         calls = (joblib.delayed(_run_beside_others)(piece, place, _threads(jobs, threads)) for piece in together)
         for piece in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+            finished(piece)
             advance(piece)
         for piece in waiting:
             if piece not in together:
                 piece.run(place)
+                finished(piece)
                 advance(piece)
     return [piece.run(place) for piece in pieces]
 
@@ -109,7 +118,20 @@ def bar(total: float, progress: bool) -> Iterator[Callable[[Piece], None]]:
         yield advance
 
 
-def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int) -> None:
+def _made_by(piece: Piece, place: Place) -> Path:
+    """The file that says of which code a finished piece is."""
+    return place.work / "pieces" / f"{piece.key}.code"
+
+
+def _code(order: Order, experiment: Experiment, place: Place) -> dict[str, Any]:
+    """What config.json keeps of the code: that which is there now, and how many pieces were made by other code."""
+    pieces = order.pieces(experiment)
+    files = [(_made_by(piece, place), digest(piece.work.__module__)) for piece in pieces]
+    others = sum(not path.exists() or path.read_text(encoding="utf-8") != now for path, now in files)
+    return {**code_of(pieces[0].work.__module__), "pieces_of_other_code": others}
+
+
+def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int, code: dict[str, Any]) -> None:
     """The folder of the experiment, whole or not at all."""
     config = {
         "title": experiment.title,
@@ -121,6 +143,7 @@ def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int)
         "threads": threads,
         "identity": order.identity(experiment),
         "versions": {"python": platform.python_version(), "gsat": __version__, "torch": version("torch")},
+        "code": code,
     }
     files = {"config.json": (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode(), **outcome.pictures}
     for name, table in outcome.tables.items():

@@ -40,11 +40,8 @@ class Schedule:
         2λ(1−α) − β, how concave it is in δ.
     kappa
         ℓ̃/mu, its condition number.
-
-    eta0:  of the weights, 1/(16(κ+1)²ℓ̃)
-    eta1:  of δ in ADMM, 1/ℓ̃ on the sum over the group
-    ell:   ℓ̃ = β + 2λ(1−α) + ρ, how fast the gradients of the augmented problem turn
-    mu:    2λ(1−α) − β, how concave it is in δ; kappa: κ = ℓ̃/mu, its condition number
+    beta, rho
+        β and ρ, as they were given.
 
     Examples
     --------
@@ -52,6 +49,8 @@ class Schedule:
     >>> steps = gsat.schedule(beta=1.0, lam=4.0, alpha=0.5)
     >>> steps.ell, steps.mu, steps.kappa
     (6.0, 3.0, 2.0)
+    >>> steps.smoothness  # 1 + 1/3
+    1.3333333333333333
     """
 
     eta0: float
@@ -59,6 +58,57 @@ class Schedule:
     ell: float
     mu: float
     kappa: float
+    beta: float = math.nan
+    rho: float = math.nan
+
+    @property
+    def reach(self) -> float:
+        """β/mu: how fast the maximiser Δ*(w)/√m moves with the weights at most, the first part of Lemma 2."""
+        return self.beta / self.mu
+
+    @property
+    def smoothness(self) -> float:
+        """β + β²/mu: how fast the gradient of F(w) turns at most, the second part of Lemma 2.
+
+        β is that of the loss alone: the quadratic term of the cost depends on δ, not on w.
+        """
+        return self.beta * (1 + self.reach)
+
+    def iterations(self, eps: float, *, gap: float, distance: float = 0.0) -> float:
+        """Theorem 3's bound of the iterations after which the mean of ‖∇F(w_t)‖² is at most eps².
+
+        N = (128κ²ℓ̃·gap + 5κℓ̃²·distance²)·(1 + a·√(3 + ρ/a))²/eps² ,   a = λ(1−α)
+
+        The first factor has the constants of Theorem C.1 of Lin, Jin and Jordan (2020), which the paper's proof calls
+        on, the second one is that of the proof's last step, from the augmented problem to F. The paper gives the order
+        (β+ρ)²(1 + ρa + a²)/eps² alone, without `gap`, which it counts as a constant.
+
+        Parameters
+        ----------
+        eps
+            The wanted ‖∇F(w)‖, above 0.
+        gap
+            F(w_0) − min F, or a bound of it: F(w_0) for a loss that is at least 0.
+        distance
+            ‖Δ_0 − Δ*(w_0)‖_F/√m at the beginning.
+
+        Returns
+        -------
+        float
+            N, not rounded.
+
+        Examples
+        --------
+        >>> import gsat
+        >>> steps = gsat.schedule(beta=1.0, lam=4.0, alpha=0.5)
+        >>> steps.iterations(0.1, gap=1.0) / steps.iterations(0.2, gap=1.0)
+        4.0
+        """
+        eps = _checks.number("eps", eps, above=0)
+        gap, distance = _checks.number("gap", gap, least=0), _checks.number("distance", distance, least=0)
+        a = (self.ell - self.beta - self.rho) / 2
+        first = 128 * self.kappa**2 * self.ell * gap + 5 * self.kappa * self.ell**2 * distance**2
+        return first * (1 + a * math.sqrt(3 + self.rho / a)) ** 2 / eps**2
 
 
 def schedule(beta: float, lam: float, alpha: float, rho: float = 1.0) -> Schedule:
@@ -78,7 +128,7 @@ def schedule(beta: float, lam: float, alpha: float, rho: float = 1.0) -> Schedul
     Returns
     -------
     Schedule
-        η₀, η₁ and what they are made of.
+        η₀, η₁ and what they are made of, and the bounds that Lemma 2 and Theorem 3 give for them.
 
     Examples
     --------
@@ -95,7 +145,7 @@ def schedule(beta: float, lam: float, alpha: float, rho: float = 1.0) -> Schedul
         )
     ell, mu = beta + 2 * lam * (1 - alpha) + rho, 2 * lam * (1 - alpha) - beta
     kappa = ell / mu
-    return Schedule(eta0=1 / (16 * (kappa + 1) ** 2 * ell), eta1=1 / ell, ell=ell, mu=mu, kappa=kappa)
+    return Schedule(1 / (16 * (kappa + 1) ** 2 * ell), 1 / ell, ell, mu, kappa, beta, rho)
 
 
 def stationarity(
