@@ -13,10 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import gsat
 from gsat.experiments.plan import read_config
 
-PACKAGE = Path(gsat.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 ROOMS = (  # whose code may change a number; the others read, check, show and write
     "_arrays", "_defaults", "losses", "costs", "models", "solvers", "shortcuts", "adversary", "attacks", "defences",
     "registry", "training", "evaluation", "estimators", "selectors", "experiments", "data/sets", "data/synthetic",
