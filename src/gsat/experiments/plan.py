@@ -59,16 +59,26 @@ class Piece:
 
     def run(self, place: Place) -> pd.DataFrame:
         """The rows, from the file if the piece is done."""
-        path = place.work / "pieces" / f"{self.key}.csv"
-        if not path.exists():
-            found = self.work(place, **self.arguments)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, found.to_csv(index=False).encode())
-        return pd.read_csv(io.BytesIO(path.read_bytes()), keep_default_na=False, na_values=[""])
+        return pd.read_csv(io.BytesIO(self.content(place)), keep_default_na=False, na_values=[""])
+
+    def content(self, place: Place) -> bytes:
+        """What the file holds; the piece is run where there is none."""
+        if not self.done(place):
+            self.keep(self.work(place, **self.arguments).to_csv(index=False).encode(), place)
+        return self.path(place).read_bytes()
+
+    def keep(self, content: bytes, place: Place) -> None:
+        """Write the file, whole or not at all."""
+        self.path(place).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path(place), content)
 
     def done(self, place: Place) -> bool:
         """Whether the file is there."""
-        return (place.work / "pieces" / f"{self.key}.csv").exists()
+        return self.path(place).exists()
+
+    def path(self, place: Place) -> Path:
+        """The file of the rows."""
+        return place.work / "pieces" / f"{self.key}.csv"
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,9 @@ def run(
     own = bar(sum(piece.effort for piece in waiting), progress) if told is None else nullcontext(told)
     with own as advance:
         calls = (joblib.delayed(_run_beside_others)(piece, place, _threads(jobs, threads)) for piece in together)
-        for piece in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        for piece, content in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+            if not piece.done(place):  # a machine of a cluster that has a disk of its own
+                piece.keep(content, place)
             finished(piece)
             advance(piece)
         for piece in waiting:
@@ -100,10 +102,9 @@ def _threads(jobs: int, threads: int | None) -> int:
     return threads or (1 if jobs > 1 else use_threads(None))
 
 
-def _run_beside_others(piece: Piece, place: Place, threads: int) -> Piece:
+def _run_beside_others(piece: Piece, place: Place, threads: int) -> tuple[Piece, bytes]:
     use_threads(threads)
-    piece.run(place)
-    return piece
+    return piece, piece.content(place)
 
 
 @contextmanager
