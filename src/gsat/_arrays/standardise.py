@@ -11,13 +11,16 @@ from scipy import sparse
 
 from gsat._arrays.chunks import pieces
 
+MANY = 32  # times as many rows as are worked on at a time
 Column = NDArray[np.float32]  # a number for each of the d columns
 
 
 class Standardised:
     """The rows of X (n, d) as the module sees them, (x − mean)/scale; made when they are asked for.
 
-    X may be dense, sparse (CSR) or a memory map: it is never copied whole. With `in_shape` a row has that shape.
+    X may be dense, sparse (CSR), a memory map or rows of a file: it is never copied whole. With `in_shape` a row has
+    that shape. What is no array is asked for many rows at once, since sparse ones are small and each read of a file
+    costs time.
     """
 
     def __init__(self, X: Any, mean: Column, scale: Column, in_shape: Sequence[int] | None = None) -> None:
@@ -29,11 +32,15 @@ class Standardised:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        index = np.arange(len(self))[rows]
-        found = np.empty((len(index), self.X.shape[1]), np.float32)
-        for part in pieces(len(index), self.X.shape[1]):
-            np.subtract(dense(self.X[index[part]], np.float32), self.mean, out=found[part])
-            found[part] /= self.scale
+        index = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.arange(len(self))[rows]
+        d = self.X.shape[1]
+        found = np.empty((len(index), d), np.float32)
+        for many in pieces(len(index), d, times=1 if isinstance(self.X, np.ndarray) else MANY):
+            read = self.X[index[many]]
+            for part in pieces(many.stop - many.start, d):
+                place = slice(many.start + part.start, many.start + part.stop)
+                np.subtract(dense(read[part], np.float32), self.mean, out=found[place])
+                found[place] /= self.scale
         return found.reshape(len(index), *self.shape[1:])
 
 

@@ -83,6 +83,13 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder of the data files; de
 MaxMemory = Annotated[
     str | None, typer.Option(help='The most memory that the samples may take, such as "4GB"; default what is free.')
 ]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        help="Leave the samples in the file and read rows when they are needed (.h5ad); default: where they take more "
+        "than half of the free memory."
+    ),
+]
 
 Out = Annotated[Path, typer.Option(help="Folder of the run.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a run that is there.")]

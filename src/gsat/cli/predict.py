@@ -49,6 +49,7 @@ def predict(
         float | None, typer.Option(help='Predict "unassigned" where the largest probability is below this.')
     ] = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
     trust_module: options.TrustModule = False,
     raw_text: options.RawText = False,
@@ -61,7 +62,7 @@ def predict(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
     source = _as_trained(given, run)
-    table = _read(source, run, max_memory)  # before torch is imported: a wrong column is told at once
+    table = _read(source, run, max_memory, stream)  # before torch is imported: a wrong column is told at once
 
     from gsat.data.readers.alleles import counted_alike
     from gsat.estimators import load
@@ -80,7 +81,7 @@ def predict(
             typer.echo(
                 f"gsat: {flipped} SNPs count the other allele than in training; they were turned round", err=True
             )
-    X = table.X.reshape(len(table), -1)
+    X = table.flat
     alignment = align(classifier, table.feature_names, X.shape[1], missing_features, loose=loose_names)
     if classifier.prepare == "centre" and table.batch is None:
         typer.echo(f"gsat: the samples of {data} are taken as one batch; --batch would name their batches", err=True)
@@ -134,14 +135,14 @@ def _as_trained(source: Source, run: Path) -> Source:
     return replace(source, **taken)
 
 
-def _read(source: Source, run: Path, max_memory: str | None) -> Table:
+def _read(source: Source, run: Path, max_memory: str | None, stream: bool | None) -> Table:
     """The samples, with the ids and the batches of the columns that had them in training, where these are there."""
     config = run_config(run) if (run / "config.json").exists() else {}
     wanted = {name: config[name] for name in ("ids", "batch") if config.get(name) and getattr(source, name) is None}
     known = _features(run)
     for some in (wanted, *({name: value} for name, value in wanted.items() if len(wanted) > 1), {}):
         try:
-            table = replace(source, **some).read(max_memory=max_memory, known=known)
+            table = replace(source, **some).read(max_memory=max_memory, known=known, stream=stream)
         except ValueError as error:
             if not some or not (isinstance(error, AbsentError) or not needs_batches(config)):
                 raise

@@ -109,6 +109,7 @@ def train(
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     force: options.Force = False,
     raw_text: options.RawText = False,
@@ -148,7 +149,7 @@ def train(
     if batch is not None and defence in _defaults.BASELINES and prepare != "centre":
         note(f"{defence} makes no use of the batches in training; the structures of GSAT and --prepare centre do")
     # before torch is imported: a wrong column is told at once
-    table, held_out = source.divide(data_dir, max_memory=max_memory)
+    table, held_out = source.divide(data_dir, max_memory=max_memory, stream=stream)
     if metric in BY_BATCH and gamma > 0 and table.batch is None:
         fail(f"--metric {metric} needs --batch to tell the batches, got none")
 
@@ -236,7 +237,7 @@ def train(
         frames = {"predictions.csv": found.predictions, "map.csv": places(trained, table)}
         frames |= {} if ranked is None else {"features.csv": ranked}
         if unlabelled == "predict":
-            unknown = replace(source, unlabelled="only").read(data_dir, max_memory=max_memory)
+            unknown = replace(source, unlabelled="only").read(data_dir, max_memory=max_memory, stream=stream)
             frames["unlabelled.csv"] = predict_unlabelled(trained, unknown)
         files = {name: table_bytes(out / name, frame, raw_text=raw_text) for name, frame in frames.items()}
         stored = {KNOWN: remembered(table.train), "metrics.json": found.metrics}

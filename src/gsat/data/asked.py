@@ -30,6 +30,8 @@ class Asked:
     unlabelled
         What becomes of samples without a label or a batch: "error"; "drop" and "predict" leave them out; "only" keeps
         them alone.
+    stream
+        Whether samples stay in their file; None: where they take more than half of the free memory.
     lacking
         By option, which samples have no value; written by the readers.
     """
@@ -38,6 +40,7 @@ class Asked:
     features: tuple[str, ...] = ()
     known: frozenset[str] | None = None
     unlabelled: str = "error"
+    stream: bool | None = None
     lacking: dict[str, Any] = field(default_factory=dict)
 
     def kept(self, path: Path | str, names: Sequence[str]) -> list[str]:
@@ -75,11 +78,17 @@ def now() -> Asked:
 
 @contextmanager
 def asked(
-    drop: str | Sequence[str] | None, features: str | Sequence[str] | None, known: Any, unlabelled: str | None
+    drop: str | Sequence[str] | None,
+    features: str | Sequence[str] | None,
+    known: Any,
+    unlabelled: str | None,
+    stream: bool | None = None,
 ) -> Iterator[Asked]:
     """A block in which readers are asked for that."""
     _checks.one_of("unlabelled", unlabelled or "error", UNLABELLED)
-    found = Asked(_names(drop), _names(features), None if known is None else frozenset(known), unlabelled or "error")
+    found = Asked(
+        _names(drop), _names(features), None if known is None else frozenset(known), unlabelled or "error", stream
+    )
     token = _asked.set(found)
     try:
         yield found

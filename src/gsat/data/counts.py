@@ -20,7 +20,7 @@ CLASSES = 12  # with a colour of their own; the rest is one
 class Counted(Shown):
     """A table of samples that shows how many there are of each class in each batch."""
 
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any] | None
     batch: NDArray[Any] | None
     split: NDArray[Any] | None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
 SHEETS = (".xls", ".ods")
+STREAMING = (".h5ad",)  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -135,6 +136,7 @@ def load(
     known: Collection[str] | None = None,
     unlabelled: str | None = None,
     max_memory: str | int | None = None,
+    stream: bool | None = None,
 ) -> Table:
     """The data set called `name`, or the file at the path `name`, as float32 samples.
 
@@ -174,7 +176,10 @@ def load(
         "predict" leave them out, "only" keeps them alone, without labels.
     max_memory
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
-        announces more is refused before anything is allocated.
+        announces more is refused before anything is allocated, unless its samples stay in it.
+    stream
+        Whether the samples stay in the file, and rows are read when they are needed; for .h5ad files with a CSR matrix.
+        None: where they take more than half of what is free.
 
     Returns
     -------
@@ -192,13 +197,15 @@ def load(
     options: dict[str, Any] = {"label": label, "batch": batch, "ids": ids, "layer": layer, "pheno": pheno}
     options |= {"missing": missing, "one_hot": one_hot}
     given = {option: value for option, value in options.items() if value is not None}
-    with limited(max_memory), asked(drop, features, known, unlabelled) as wanted:
+    with limited(max_memory), asked(drop, features, known, unlabelled, stream) as wanted:
         if name in names():
             if unlabelled is not None:
                 raise ValueError(f"unlabelled must not be given for the data set {name}: it is an option of files")
+            if stream:
+                raise ValueError(f"stream must not be given for the data set {name}: it is an option of files")
             with told(f"the data set {name}"):
                 return _selected(_load_set(str(name), data_dir, given), wanted)
-        table = _load_file(name, given)
+        table = _load_file(name, given, stream=stream)
         return _selected(table, wanted, chosen=Path(table.source).suffix.lower() in SELECTING)
 
 
@@ -213,7 +220,7 @@ def _selected(table: Table, wanted: Asked, *, chosen: bool = False) -> Table:
     return table.labelled_alone(wanted.lacking, keep_others=wanted.unlabelled == "only")
 
 
-def _load_file(name: str | Path, given: dict[str, Any]) -> Table:
+def _load_file(name: str | Path, given: dict[str, Any], *, stream: bool | None) -> Table:
     """The file at the path `name`, with the options that its reader has."""
     path = located(name)
     if path.is_dir():  # of Cell Ranger
@@ -229,6 +236,8 @@ def _load_file(name: str | Path, given: dict[str, Any]) -> Table:
     for option in given:
         if option not in takes:
             raise ValueError(f"{option} must not be given for {path}: a {ending} file takes {', '.join(takes)}")
+    if stream and ending not in STREAMING:
+        raise ValueError(f"stream needs a file that ends in {', '.join(STREAMING)}, got {path}")
     with told(path):
         return reader(existing(path), **given)
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+SHARE = 0.5  # of what is free: samples that take more stay in their file, where that can be read by rows
+ROWS = 1000  # that are dense at once here and there
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?i?)B?", re.IGNORECASE)
 
@@ -50,6 +52,17 @@ def fits(path: str | Path, what: str, need: int) -> None:
     """Raise unless `what` of the file, which takes `need` bytes, fits into memory."""
     if need > allowed():
         raise ValueError(f"{path} must fit into memory, got {what} of {shown(need)} where {_where()}")
+
+
+def stays_on_disk(shape: tuple[int, int], stream: bool | None) -> bool:
+    """Whether samples (n, d) stay in their file: as the caller said, or where float32 takes over half of what is free.
+
+    Some rows must fit in any case; where they do not, the samples are refused as too large for memory.
+    """
+    n, d = shape
+    if 4 * min(n, ROWS) * d > allowed():
+        return False
+    return 4 * n * d > SHARE * allowed() if stream is None else stream
 
 
 def too_large(path: str | Path) -> ValueError:

@@ -100,17 +100,26 @@ class Source:
         """Whether the samples are no data set with a name."""
         return self.data not in names()
 
-    def read(self, data_dir: Path | None = None, *, max_memory: str | None = None, known: Any = None) -> Table:
-        """All samples, with what the options name; `known` are the features of a model, as in `load`."""
+    def read(
+        self,
+        data_dir: Path | None = None,
+        *,
+        max_memory: str | None = None,
+        known: Any = None,
+        stream: bool | None = None,
+    ) -> Table:
+        """All samples, with what the options name; `known` are the features of a model; the rest is as in `load`."""
         rules = ("test_fraction", "test_batch", "hold_out")
         options = {name: value for name, value in self.describe().items() if name not in ("data", *rules)}
-        return load(self.data, data_dir=data_dir, max_memory=max_memory, known=known, **options)
+        return load(self.data, data_dir=data_dir, max_memory=max_memory, known=known, stream=stream, **options)
 
-    def labelled(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> Table:
+    def labelled(
+        self, data_dir: Path | None = None, *, max_memory: str | None = None, stream: bool | None = None
+    ) -> Table:
         """All samples; their labels must be classes."""
         if self.label is None and self.data not in names() and Path(self.data).suffix.lower() not in ("", ".npz"):
             raise ValueError(f"--label must name the column or key of {self.data} that is to be predicted, got none")
-        table = self.read(data_dir, max_memory=max_memory)
+        table = self.read(data_dir, max_memory=max_memory, stream=stream)
         from gsat.data.doubts import REGRESSOR, continuous  # with numpy, which a name of nothing need not load
 
         if table.y is None:
@@ -123,9 +132,11 @@ class Source:
         """The labelled samples with a split: by --test-batch, --test-fraction, batches, the set's own, or a quarter."""
         return self.divide(data_dir, max_memory=max_memory)[0]
 
-    def divide(self, data_dir: Path | None = None, *, max_memory: str | None = None) -> tuple[Table, HeldOut]:
+    def divide(
+        self, data_dir: Path | None = None, *, max_memory: str | None = None, stream: bool | None = None
+    ) -> tuple[Table, HeldOut]:
         """The samples as `split` has them, and what is kept for the test in words."""
-        table = self.labelled(data_dir, max_memory=max_memory)
+        table = self.labelled(data_dir, max_memory=max_memory, stream=stream)
         from gsat.data.holding import described  # with numpy, as above
 
         if self.plink is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gsat.data.counts import Counted, is_target
+from gsat.data.rows import StoredRows, places, some_rows
 
 PER_ROW = ("y", "batch", "split", "group")
 PER_FEATURE = ("feature_names", "feature_groups")
@@ -23,7 +24,7 @@ class Table(Counted):
     Parameters
     ----------
     X
-        The samples (n, *features).
+        The samples (n, *features), an array, or `StoredRows` (n, d) that stay in their file.
     y, batch, split
         One entry per sample, any dtype; `split` holds 'train' or 'test'.
     feature_names
@@ -54,7 +55,7 @@ class Table(Counted):
     (2, 4)
     """
 
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any] | None = None
     batch: NDArray[Any] | None = None
     feature_names: tuple[str, ...] | None = None
@@ -68,7 +69,7 @@ class Table(Counted):
     left_out: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.X, np.ndarray):
+        if not isinstance(self.X, np.ndarray | StoredRows):
             raise TypeError(f"X must be a numpy array, got {type(self.X).__name__}")
         if self.X.ndim < 2:
             raise ValueError(f"X must have shape (samples, *features), got {self.X.shape}")
@@ -89,6 +90,11 @@ class Table(Counted):
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @property
+    def flat(self) -> Any:
+        """The samples with their features flattened, (n, d)."""
+        return self.X if self.X.ndim == 2 else self.X.reshape(len(self), math.prod(self.X.shape[1:]))
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -123,16 +129,10 @@ class Table(Counted):
         Table
             These rows, with the same source and checksum.
         """
-        index = np.asarray(rows)
-        if index.size == 0 and index.dtype != bool:
-            index = index.astype(np.intp)
-        if index.ndim != 1 or index.dtype.kind not in "biu":
-            raise ValueError(f"rows must be a mask or a list of positions, got shape {index.shape} of {index.dtype}")
-        if index.dtype == bool:
-            _one_per("a mask", index, "row of X", len(self))
-            index = np.flatnonzero(index)
-        kept: dict[str, Any] = {name: getattr(self, name) for name in ("X", *PER_ROW, "shift")}
+        index = places(rows, len(self))
+        kept: dict[str, Any] = {name: getattr(self, name) for name in (*PER_ROW, "shift")}
         kept = {name: None if values is None else values[index] for name, values in kept.items()}
+        kept["X"] = some_rows(self.X, index)
         if self.sample_ids is not None:
             kept["sample_ids"] = tuple(self.sample_ids[i] for i in index)
         return replace(self, **kept)
@@ -156,7 +156,8 @@ class Table(Counted):
         groups = None if self.feature_groups is None else tuple(self.feature_groups[j] for j in kept)
         shift = None if self.shift is None else self.shift[:, kept]
         chosen = tuple((self.feature_names or ())[j] for j in kept)
-        return replace(self, X=self.X[:, kept], shift=shift, feature_names=chosen, feature_groups=groups)
+        X = self.X.with_columns(kept) if isinstance(self.X, StoredRows) else self.X[:, kept]
+        return replace(self, X=X, shift=shift, feature_names=chosen, feature_groups=groups)
 
     def labelled_alone(self, lacking: dict[str, NDArray[np.bool_]], *, keep_others: bool = False) -> Table:
         """The samples that have a label and a batch, or with keep_others those alone that lack one.

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from gsat.data.rows import dense_rows
 
 LOOKED = 1000  # samples that are looked at, spread evenly over all
 COUNTS = 30  # whole numbers up to more than this are counts; genotypes, scores and pictures end before
@@ -19,13 +20,13 @@ WIDER = 5.0  # times the range of training
 Looks = dict[str, float]
 
 
-def looks(X: NDArray[Any]) -> Looks:
+def looks(X: Any) -> Looks:
     """What the numbers look like.
 
     Parameters
     ----------
     X
-        Samples (n, *features).
+        Samples (n, *features), an array or `StoredRows`.
 
     Returns
     -------
@@ -33,7 +34,8 @@ def looks(X: NDArray[Any]) -> Looks:
         `whole`, the share of whole numbers; `low`, `high`; `zeros`, their share; `sum`, `sum_low` and `sum_high`, the
         median, least and largest sum of a sample; `features`.
     """
-    rows = X[np.unique(np.linspace(0, len(X) - 1, min(LOOKED, len(X))).astype(np.int64))]
+    chosen = np.unique(np.linspace(0, len(X) - 1, min(LOOKED, len(X))).astype(np.int64))
+    rows = dense_rows(X, chosen)
     flat = rows.reshape(len(rows), math.prod(X.shape[1:]))
     sums = flat.sum(1, dtype=np.float64)
     return {

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
@@ -21,6 +21,7 @@ from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import Metric
 from gsat.defences import Defence
+from gsat.estimators.given import labelled, unlabelled
 from gsat.estimators.judging import warn_if_falling
 from gsat.estimators.module import build_module, check_module, outputs, probe
 from gsat.estimators.preparing import prepared, units
@@ -30,7 +31,6 @@ from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
 from gsat.training import History, Validation, gdadmm
 
-CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float32, np.float64]}  # of samples, here and in fit
 EVERY = 25  # groups from one measurement of the robust validation loss to the next
 VALIDATED = 5  # groups of held-out samples on which it is measured, at the most
 JUDGED = 1000  # training rows by which convergence is judged, at the most
@@ -102,9 +102,7 @@ class TorchEstimator(Fitted):
         """X (n, features) and y as scikit-learn checks them before a fit; with reset=False one row is enough."""
         _checks.not_anndata("X", X, "gsat.tl.fit(adata, labels_key)")
         least = 2 if reset else 1
-        X, y = validate_data(self, self._flat(X), y, reset=reset, ensure_min_samples=least, **CHECKS, **options)
-        _checks.fits_float32("X", X)
-        return X, y
+        return labelled(self, self._flat(X), y, reset=reset, ensure_min_samples=least, **options)
 
     def _fit(
         self,
@@ -227,9 +225,7 @@ class TorchEstimator(Fitted):
         """New samples, checked against those of fit, as the module sees them."""
         check_is_fitted(self, "module_")
         _checks.not_anndata("X", X, "gsat.tl.predict(adata, classifier)")
-        X = validate_data(self, self._flat(X), reset=False, **CHECKS)
-        _checks.fits_float32("X", X)
-        return self._seen(X, batch)
+        return self._seen(unlabelled(self, self._flat(X)), batch)
 
     def _seen(self, X: Any, batch: Any) -> Standardised:
         """Checked samples as the module sees them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     known = np.isin(np.asarray(there.y), classes)
     mine = there.batch if plan.per_batch else None
     own = train.batch if plan.per_batch else None
-    flat, flat_test = (each.X.reshape(len(each), math.prod(each.X.shape[1:])) for each in (train, there))
+    flat, flat_test = (each.flat for each in (train, there))
 
     trained_on = classifier.predict(samples(train), own)
     chances = classifier.predict_proba(samples(there), mine) if len(there) else np.empty((0, len(classes)))

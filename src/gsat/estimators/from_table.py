@@ -13,6 +13,7 @@ from torch import nn
 
 from gsat import _defaults, registry
 from gsat.data import Table
+from gsat.data.rows import StoredRows
 from gsat.data.values import looks
 from gsat.estimators.average import AverageClassifier
 from gsat.estimators.baselines import (
@@ -233,11 +234,13 @@ def samples(table: Table) -> Any:
 
     Returns
     -------
-    array or DataFrame
-        A frame where the features have names, which are then kept with the model; else X as it is.
+    array, DataFrame or StoredRows
+        With the names of the features, where they have some, which are then kept with the model.
     """
     if table.feature_names is None or table.X.ndim > 2:
         return table.X
+    if isinstance(table.X, StoredRows):
+        return table.X.named(table.feature_names)
     return pd.DataFrame(table.X, columns=list(table.feature_names), copy=False)
 
 

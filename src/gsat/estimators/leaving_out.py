@@ -18,6 +18,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from tqdm.auto import tqdm
 
 from gsat import _checks
+from gsat.data.rows import some_rows
 from gsat.estimators.kept import Kept, Score
 
 EQUAL = 1e-9  # scores that differ by less are equal
@@ -217,9 +218,9 @@ def _one(
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say of a training is said of the winner's
-        model = clone(candidate).fit(X[train], y[train], **batches, **together)
+        model = clone(candidate).fit(some_rows(X, train), y[train], **batches, **together)
     seconds = time.perf_counter() - begun
-    share = model.predict_proba(X[test], None if batch is None else batch[test])
+    share = model.predict_proba(some_rows(X, test), None if batch is None else batch[test])
     _, accuracy, entropy = judged(share, model.classes_, y[test])
     return place, (accuracy, entropy, seconds)
 

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from gsat._arrays.chunks import pieces
 from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.data.memory import allowed, shown
+from gsat.data.rows import StoredRows
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.preparing import prepared
 
@@ -33,7 +34,7 @@ class Logistic:
         self.like = like
         self.note: str | None = None
 
-    def fit(self, X: NDArray[Any], y: NDArray[Any], batch: Any) -> Logistic | None:
+    def fit(self, X: Any, y: NDArray[Any], batch: Any) -> Logistic | None:
         """Train; None, with `note`, where its copy of the samples does not fit into memory.
 
         Parameters
@@ -46,6 +47,11 @@ class Logistic:
         Logistic or None
             Itself.
         """
+        if isinstance(X, StoredRows):
+            self.note = (
+                "logistic regression was not trained beside it: it needs the samples in memory, and they stay on disk"
+            )
+            return None
         need, free = COPIES * 4 * X.shape[0] * X.shape[1], allowed()
         if need > free:
             self.note = (
@@ -63,7 +69,7 @@ class Logistic:
             self.note = f"logistic regression had not converged after {PASSES} passes"
         return self
 
-    def predict(self, X: NDArray[Any], batch: Any) -> NDArray[Any]:
+    def predict(self, X: Any, batch: Any) -> NDArray[Any]:
         """The classes of samples (n, d), in batches as the classifier takes them."""
         rows = Standardised(prepared(X, self.like.prepare, batch, normalise=self.like.normalise), self.mean, self.scale)
         found = [self.model.predict(rows[part]) for part in pieces(*X.shape)]

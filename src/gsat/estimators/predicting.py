@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gsat import _checks
 from gsat._files import read_json
 from gsat.data import Table
+from gsat.data.rows import dense_rows
 from gsat.data.seen import content, trained_on
 from gsat.data.values import LOOKED, looks, of_new
 from gsat.estimators.classifier import TorchClassifier
@@ -124,13 +125,13 @@ def doubtful(
     list of str
         A sentence each.
     """
-    X = table.X.reshape(len(table), -1)
+    X = table.flat
     found = []
     trained = getattr(classifier, "values_", None)
     there = np.flatnonzero(alignment.order >= 0)
     if trained is not None and len(there) >= 0.5 * len(alignment.order):
         some = np.unique(np.linspace(0, len(X) - 1, min(LOOKED, len(X))).astype(np.int64))
-        seen = X[some][:, alignment.order[there]]
+        seen = dense_rows(X, some)[:, alignment.order[there]]
         found += of_new(looks(seen), trained, classifier.normalise) or _far(classifier, seen, there)
     if len(X) >= FEW and len(one := np.unique(chances.argmax(1))) == 1:
         found.append(
@@ -160,7 +161,7 @@ def _far(classifier: TorchClassifier, rows: NDArray[Any], there: NDArray[np.intp
     ]
 
 
-def _in_order(X: NDArray[Any], alignment: Alignment) -> Iterator[NDArray[np.float32]]:
+def _in_order(X: Any, alignment: Alignment) -> Iterator[NDArray[np.float32]]:
     """The samples with the features of the model in its order, 0 for those that are missing."""
     rows = Aligned(X, alignment.order, np.zeros(len(alignment.order), np.float32))
     for begin in range(0, len(X), ROWS):

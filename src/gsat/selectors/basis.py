@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.standardise import Standardised
 from gsat._arrays.svd import right_singular_vectors
 from gsat.estimators import GSATClassifier
-from gsat.estimators.base import CHECKS
+from gsat.estimators.given import labelled, unlabelled
 from gsat.selectors.common import FromAdversary, cut
 
 
@@ -81,7 +81,7 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
         """
         _checks.count("n_groups", self.n_groups, least=1)
         _checks.not_anndata("X", X, "LowRankBasis.fit(adata.X, adata.obs[key])")
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
+        X, y = labelled(self, X, y, reset=True, ensure_min_samples=2)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = ("budget", "alpha", "n_inner", "n_outer", "group_size", "hidden", "eta0")
         classifier = GSATClassifier("low-rank", random_state=seed, **{name: getattr(self, name) for name in options})
@@ -119,7 +119,7 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
             Coordinates (n, n_components).
         """
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = unlabelled(self, X)
         rows = Standardised(X, self.mean_, self.scale_)
         return np.concatenate([rows[part].astype(np.float64) @ self.components_.T for part in pieces(*X.shape)])
 

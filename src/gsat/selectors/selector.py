@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from gsat import _checks, _defaults
 from gsat.costs import block_numbers, flat_labels
-from gsat.estimators.base import CHECKS
+from gsat.estimators.given import labelled
 from gsat.selectors.common import FromAdversary, cut
 from gsat.selectors.elimination import Elimination, n_rounds
 
@@ -99,8 +99,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         """
         self._check_numbers()
         _checks.not_anndata("X", X, "GroupSparseSelector.fit(adata.X, adata.obs[key])")
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
-        _checks.fits_float32("X", X)
+        X, y = labelled(self, X, y, reset=True, ensure_min_samples=2)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:

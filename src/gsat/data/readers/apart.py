@@ -56,7 +56,7 @@ def read_apart(path: Path, kind: str, **options: Any) -> dict[str, Any]:
             filled += len(value)
         else:
             found[name] = value
-    if filled != len(found["X"]):
+    if filled != len(found.get("X", ())):
         raise ValueError(f"{path} must be a whole {kind} file, got {filled} of {len(found['X'])} rows")
     return found
 

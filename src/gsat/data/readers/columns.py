@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gsat.data.asked import now
+from gsat.data.rows import StoredRows
 from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
 
@@ -84,27 +86,42 @@ def by_id(ids: Sequence[Any] | None) -> Callable[[int], str]:
     return lambda i: f"row {i}" if ids is None or i >= len(ids) else f"sample {ids[i]!r}"
 
 
-def checked(path: Path, row: Callable[[int], str], *, beside: Sequence[Path] = (), **fields: Any) -> Table:
+def checked(
+    path: Path,
+    row: Callable[[int], str],
+    *,
+    beside: Sequence[Path] = (),
+    odd: tuple[int, int, int] = (0, 0, 0),
+    **fields: Any,
+) -> Table:
     """The Table of these fields, read from `path`, once it holds what a table must.
 
     That is at least one sample and one feature, finite numbers, distinct feature names and sample ids. The
-    checksum is that of the file at `path` followed by those `beside` it.
+    checksum is that of the file at `path` followed by those `beside` it. `odd` tells of samples that stay in the file
+    how many of their numbers are not finite, and the row and the column of the first.
     """
     try:
         made = Table(**fields, source=str(path))
     except ValueError as error:
         error.add_note(f"while reading {path}")
         raise
-    if made.X.size == 0:
+    if math.prod(made.X.shape) == 0:
         raise ValueError(f"{path} must hold at least one sample and one feature, got shape {made.X.shape}")
     distinct(path, "feature names", made.feature_names or ())
     distinct(path, "sample ids", made.sample_ids or ())
-    bad = ~np.isfinite(made.X.reshape(len(made), -1))
-    if bad.any():
-        i, j = divmod(int(bad.argmax()), bad.shape[1])
-        feature = f"feature {j}" if made.feature_names is None else f"feature {made.feature_names[j]!r}"
-        raise ValueError(
-            f"{path} must hold finite float32 numbers, got {bad.sum()} of {bad.size} missing or infinite, the first "
-            f"at {row(i)}, {feature}; fill them in, or leave out these samples or features"
-        )
+    if not isinstance(made.X, StoredRows):  # whose reader looks at the numbers
+        bad = ~np.isfinite(made.flat)
+        if bad.any():
+            raise _not_finite(made, path, row, int(bad.sum()), *divmod(int(bad.argmax()), bad.shape[1]))
+    elif odd[0]:
+        raise _not_finite(made, path, row, *odd)
     return replace(made, checksum=sha256_of(path, *beside))
+
+
+def _not_finite(table: Table, path: Path, row: Callable[[int], str], count: int, i: int, j: int) -> ValueError:
+    """The error for `count` numbers that are missing or infinite, the first of them in row i and column j."""
+    feature = f"feature {j}" if table.feature_names is None else f"feature {table.feature_names[j]!r}"
+    return ValueError(
+        f"{path} must hold finite float32 numbers, got {count} of {math.prod(table.X.shape)} missing or infinite, the "
+        f"first at {row(i)}, {feature}; fill them in, or leave out these samples or features"
+    )

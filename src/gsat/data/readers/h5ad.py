@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from gsat.data.asked import now
 from gsat.data.readers.apart import read_apart
 from gsat.data.readers.columns import annotation, by_id, checked, column
+from gsat.data.rows import StoredRows
 from gsat.data.rules import needs
+from gsat.data.stores import Opened, SparseStore
 from gsat.data.table import Table
 
 
@@ -26,24 +28,32 @@ def read_h5ad(
 
     layer="raw" takes .raw with its genes, where no layer has that name.
 
-    Without `ids` the sample ids are the names of .obs. Nothing else of the file is read. A matrix needs 4 bytes for
-    each of its n x features cells, also a sparse one, which is made dense some rows at a time.
+    Without `ids` the sample ids are the names of .obs. Nothing else of the file is read. In memory a matrix needs 4
+    bytes for each of its n x features cells, also a sparse one. A CSR matrix that stays in the file (`load` says when)
+    needs 8 bytes for a row.
     """
     needs("anndata", "anndata", ".h5ad")
     wanted = {option: key for option, key in (("label", label), ("batch", batch), ("ids", ids)) if key is not None}
-    stored = read_apart(path, "HDF5", columns=wanted, layer=layer)
+    stored = read_apart(path, "HDF5", columns=wanted, layer=layer, stream=now().stream)
     names = stored["names"]
     row = by_id(names)
     found: dict[str, NDArray[Any]] = {
         option: annotation(path, f"{option}={key!r}", column(stored[option]), row) for option, key in wanted.items()
     }
-    X: NDArray[np.float32] = stored["X"]
+    about = stored.get("stored")
+    X = stored["X"] if about is None else _rows(path, about, stored)
     return checked(
         path,
         row,
+        odd=(0, 0, 0) if about is None else tuple(about["odd"]),
         X=X,
         y=found.get("label"),
         batch=found.get("batch"),
         feature_names=tuple(stored["feature_names"]),
         sample_ids=tuple(found["ids"].tolist() if "ids" in found else names),
     )
+
+
+def _rows(path: Path, about: dict[str, Any], stored: dict[str, Any]) -> StoredRows:
+    """The matrix that stays in the file."""
+    return StoredRows(SparseStore(Opened(path, about["name"]), stored["ends"], len(stored["feature_names"])))

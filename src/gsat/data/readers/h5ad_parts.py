@@ -12,28 +12,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsat.data.memory import fits
+from gsat.data.memory import fits, stays_on_disk
 from gsat.data.rules import among, extra, listed
 
 BLOCK = 2**18  # numbers in a block of rows
+SCANNED = 2**21  # stored numbers that are looked at together
 RAW = "raw"  # what --layer calls .raw
 TEXT = 100  # bytes of a name in memory
 Parts = Iterator[tuple[str, Any]]
 
 
-def parts(path: Path, *, columns: dict[str, str], layer: str | None, prepared: Callable[[], None]) -> Parts:
-    """The names of .obs and .var, the columns of .obs by option, the shape of the matrix and its blocks of rows."""
+def parts(
+    path: Path, *, columns: dict[str, str], layer: str | None, stream: bool | None, prepared: Callable[[], None]
+) -> Parts:
+    """The names of .obs and .var, the columns of .obs by option, the shape of the matrix and its blocks of rows.
+
+    Where samples stay in the file, where the matrix is in it takes the place of shape and blocks (`_stored`).
+    """
     h5py = extra("h5py", "anndata", ".h5ad")
     prepared()
     with h5py.File(path, "r") as file:
         inside = _inside(path, file, layer, h5py)
         obs, var = _frame(path, file, "obs", h5py), _frame(path, inside, "var", h5py)
-        yield "names", _names(path, obs, h5py)
-        yield "feature_names", _names(path, var, h5py)
+        names, feature_names = _names(path, obs, h5py), _names(path, var, h5py)
+        yield "names", names
+        yield "feature_names", feature_names
         keys = [key for key in obs if key not in (_index(obs), "__categories")]
         for option, key in columns.items():
             yield option, _column(path, obs, among(path, option, key, keys, "key of .obs"), h5py)
-        yield from _matrix(path, inside, None if inside is not file else layer, h5py)
+        found, name = _matrix(path, inside, None if inside is not file else layer, h5py)
+        if isinstance(found, h5py.Dataset):
+            yield from _dense(path, name, found)
+        else:
+            yield from _sparse(path, name, found, (len(names), len(feature_names)), stream, h5py)
 
 
 def _inside(path: Path, file: Any, layer: str | None, h5py: Any) -> Any:
@@ -136,7 +147,8 @@ def _values(path: Path, data: Any, h5py: Any) -> Any:
     return data[...]
 
 
-def _matrix(path: Path, file: Any, layer: str | None, h5py: Any) -> Parts:
+def _matrix(path: Path, file: Any, layer: str | None, h5py: Any) -> tuple[Any, str]:
+    """The matrix, a data set or the group of a sparse one, and what it is called in messages."""
     layers = _item(path, file, "layers", h5py) if "layers" in [*file] else {}
     if layer is None and "X" not in [*file]:
         raise ValueError(f"{path} must have a matrix .X, or layer= must name one of its layers: {listed([*layers])}")
@@ -147,11 +159,11 @@ def _matrix(path: Path, file: Any, layer: str | None, h5py: Any) -> Parts:
     if isinstance(found, h5py.Dataset):
         if found.dtype.kind not in "biuf" or found.ndim != 2:
             raise ValueError(f"{path} must hold a matrix of real numbers in {name}, got {found.dtype} {found.shape}")
-        return _dense(path, name, found)
+        return found, name
     encoding = str(found.attrs.get("encoding-type", "none"))
     if encoding not in ("csr_matrix", "csc_matrix"):
         raise ValueError(f"{path} must hold a dense, CSR or CSC matrix in {name}, got encoding {encoding}")
-    return _sparse(path, name, found, encoding == "csr_matrix", h5py)
+    return found, name
 
 
 def _announced(path: Path, name: str, shape: tuple[int, ...], besides: int = 0) -> tuple[str, list[int]]:
@@ -168,14 +180,14 @@ def _dense(path: Path, name: str, found: Any) -> Parts:
     rows = max(BLOCK // max(found.shape[1], 1), 1)
     rows += -rows % (found.chunks or (1,))[0]
     for start in range(0, found.shape[0], rows):
-        with np.errstate(over="ignore"):
-            yield "X", found[start : start + rows].astype(np.float32)
+        yield "X", _float32(found[start : start + rows])
 
 
-def _sparse(path: Path, name: str, found: Any, by_row: bool, h5py: Any) -> Parts:
+def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: bool | None, h5py: Any) -> Parts:
     """Blocks of rows of a CSR matrix; a CSC matrix is in memory before its rows are."""
     from scipy.sparse import csc_array, csr_array
 
+    by_row = found.attrs["encoding-type"] == "csr_matrix"
     shape = tuple(int(size) for size in np.ravel(found.attrs["shape"]))
     data, indices, indptr = (_item(path, found, part, h5py) for part in ("data", "indices", "indptr"))
     for part, kinds in ((data, "biuf"), (indices, "iu"), (indptr, "iu")):
@@ -185,13 +197,18 @@ def _sparse(path: Path, name: str, found: Any, by_row: bool, h5py: Any) -> Parts
             raise ValueError(
                 f"{path} must hold {'real' if part is data else 'whole'} numbers in {name}, got {part.dtype}"
             )
-    yield _announced(path, name, shape, 0 if by_row else 20 * len(data))
+    stored = by_row and shape == named and stays_on_disk(named, stream)
+    announced = None if stored else _announced(path, name, shape, 0 if by_row else 20 * len(data))
     fits(path, f"{indptr.name} {indptr.shape}", 16 * len(indptr))
     ends = indptr[...].astype(np.int64)
     if len(data) != len(indices) or len(ends) != shape[0 if by_row else 1] + 1:
         raise ValueError(f"data, indices and indptr of {name} must agree with its shape {shape}")
     if ends[0] != 0 or ends[-1] != len(data) or (np.diff(ends) < 0).any():
         raise ValueError(f"indptr of {name} must rise from 0 to {len(data)}")
+    if announced is None:
+        yield from _stored(name, found.name, data, indices, ends, shape[1])
+        return
+    yield announced
     if by_row:
         for rows in _row_blocks(ends, shape[1]):
             part = slice(ends[rows.start], ends[rows.stop])
@@ -212,6 +229,25 @@ def _sparse(path: Path, name: str, found: Any, by_row: bool, h5py: Any) -> Parts
     turned = whole.tocsr()
     for rows in _row_blocks(turned.indptr, shape[1]):
         yield "X", turned[rows].toarray(order="C")
+
+
+def _stored(name: str, place: str, data: Any, indices: Any, ends: NDArray[np.int64], d: int) -> Parts:
+    """Where a CSR matrix is, the ends of its rows, and how many of its numbers are not finite, with the first's place.
+
+    All of it is read once, so that what is wrong with a file is told before anything is trained on it.
+    """
+    odd = [0, 0, 0]
+    for start in range(0, len(data), SCANNED):
+        part = slice(start, start + SCANNED)
+        values, columns = _float32(data[part]), indices[part]
+        if not 0 <= columns.min() <= columns.max() < d:
+            raise ValueError(f"indices of {name} must be from 0 to {d - 1}, got {columns.min()} to {columns.max()}")
+        if (bad := np.flatnonzero(~np.isfinite(values))).size:
+            first = [int(np.searchsorted(ends, start + bad[0], side="right")) - 1, int(columns[bad[0]])]
+            odd = [odd[0] + len(bad), *(odd[1:] if odd[0] else first)]
+        yield "alive", None
+    yield "stored", {"kind": "csr", "name": place, "odd": odd}
+    yield "ends", ends
 
 
 def _row_blocks(ends: NDArray[Any], width: int) -> Iterator[slice]:

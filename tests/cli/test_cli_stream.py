@@ -1,0 +1,54 @@
+"""Commands on samples that stay in their file give what they give in memory."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+from test_cli import run
+
+from stored import write_cells
+
+OPTIONS = ("--label", "type", "--batch", "donor")
+SMALL = ("--n-outer", "12", "--group-size", "20", "--n-inner", "3")
+STREAMS = ("--no-stream", "--stream")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_cells(tmp_path_factory.mktemp("stream") / "cells.h5ad", 90, 40)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--defence", "low-rank"),
+        ("--defence", "group-sparse", "--prepare", "centre", "--normalise", "log1p-cpm"),
+        ("--defence", "erm", "--prepare", "zscore", "--early-stopping", "--calibrate"),
+        ("--defence", "linear", "--features", "g1*"),
+        ("--defence", "lda", "--drop", "g2*"),
+    ],
+    ids=lambda more: more[1],
+)
+def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / stream
+        size = SMALL if more[1] not in ("linear", "lda") else ()
+        run("train", path, *OPTIONS, *more, *size, "--out", out, stream)
+        run("predict", out, path, "--out", out / "new.csv", stream)
+        kept = {name: pd.read_csv(out / name) for name in ("predictions.csv", "map.csv", "features.csv", "new.csv")}
+        kept["predictions.csv"] = kept["predictions.csv"].drop(columns="logistic")
+        metrics = json.loads((out / "metrics.json").read_text())
+        told = [each for each in metrics.pop("warnings") if "logistic" not in each]
+        metrics.pop("logistic")
+        known = json.loads((out / "trained_on.json").read_text())
+        found.append((load_file(next((out / "model").glob("*.safetensors"))), kept, metrics, told, known))
+    (weights, kept, *rest), (weights_too, kept_too, *rest_too) = found
+    assert weights.keys() == weights_too.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(weights_too[name], value)
+    for name, frame in kept.items():
+        pd.testing.assert_frame_equal(kept_too[name], frame)
+    assert rest == rest_too

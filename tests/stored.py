@@ -1,0 +1,26 @@
+"""Files whose rows can be read a few at a time."""
+
+import anndata
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+
+def cells(n, d, seed=0):
+    """Sparse counts (n, d), float32, of two types and three donors."""
+    rng = np.random.default_rng(seed)
+    kind, donor = rng.integers(2, size=n), rng.integers(3, size=n)
+    X = rng.poisson(0.3, (n, d)) * rng.uniform(0.5, 2, (n, d))
+    X[:, :5] += kind[:, None] * rng.poisson(2, (n, 5))
+    X[:, 5:8] += donor[:, None]
+    return X.astype(np.float32), np.array(["B", "T"])[kind], np.array(["d1", "d2", "d3"])[donor]
+
+
+def write_cells(path, n, d, form=sp.csr_matrix, **how):
+    """An .h5ad file of such counts."""
+    X, kind, donor = cells(n, d)
+    obs = pd.DataFrame({"type": kind, "donor": donor}, index=[f"c{i}" for i in range(n)]).astype(object)
+    obs.index = obs.index.astype(object)
+    var = pd.DataFrame(index=pd.Index([f"g{j}" for j in range(d)], dtype=object))
+    anndata.AnnData(form(X), obs, var).write_h5ad(path, **how)
+    return path
