@@ -40,7 +40,7 @@ def relaxed(
     if n == 0:
         return None
     try:
-        if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
+        if cost.equal_rows and cost.alpha > 0 and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
             winner = oracle.within_reach(tournament(oracle, cost, free(cost, gradient, lam), lam))
             return winner, float(cost.value(winner))
         return blended(oracle, cost, free(cost, gradient, lam), lam, n)
