@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -84,7 +83,7 @@ def choose(
     return space if columns is None else Columns(model=model, x=x, mask=mask, metric=metric, space=space, cost=columns)
 
 
-def ascent(path: Path, solver: Solver[Any], loss: Loss, n_inner: int) -> Solver[Any]:
+def ascent(path: Path, solver: Solver, loss: Loss, n_inner: int) -> Solver:
     """The solver that climbs on the path: the given one, or in place of `Proximal` `ColumnAscent` with its settings.
 
     loss: outputs (m, ...) of the model -> (m,); n_inner: as in `Oracle`
