@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import size
-from gsat._arrays.ranks import Ranks, shared
+from gsat._arrays.ranks import Ranks, shared, sharing
 from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
 from gsat.losses import SampleLoss, checked_loss, named_loss
 from gsat.models.modes import frozen, untouched
@@ -59,7 +58,7 @@ class Adversary:
         cost: GroupCost | PerBatch,
         *,
         lam: float,
-        solver: str | Solver[Any] = "proximal",
+        solver: str | Solver = "proximal",
         n_inner: int = _defaults.N_INNER,
         loss: SampleLoss | str | None = None,
         feature_mask: Any = None,
@@ -97,7 +96,8 @@ class Adversary:
         model = unwrapped(_checks.module("model", model))
         x = _checks.group("x", x)
         _checks.labels(y, len(x))
-        with self._ranks(), frozen(model), untouched(x):
+        ranks = Ranks.of() if self.group == "shared" else sharing()  # in training, those of the run
+        with shared(ranks), frozen(model), untouched(x):
             mask, bounds = _checks.feature_mask(self.feature_mask, x), _checks.bounds(self.bounds, x)
             y = y.clone() if y.is_inference() else y
             cost = bound(self.cost, len(x), batch, self.generator)
@@ -110,7 +110,3 @@ class Adversary:
             solver = ascent(path, self.solver, lambda outputs: loss(outputs, y), self.n_inner)
             oracle = Oracle(lambda z: loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric)
             return path, climb(oracle, cost, lam=self.lam, solver=solver, warn=warn)
-
-    def _ranks(self) -> AbstractContextManager[None]:
-        """With group="shared" a block in which sums over samples go over all processes."""
-        return shared(Ranks.of()) if self.group == "shared" else nullcontext()

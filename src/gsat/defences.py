@@ -151,7 +151,7 @@ class GSAT(Defence):
         self,
         cost: GroupCost | PerBatch,
         *,
-        solver: str | Solver[Any] = "proximal",
+        solver: str | Solver = "proximal",
         n_inner: int = _defaults.N_INNER_GSAT,
         loss: SampleLoss | str | None = None,
         feature_mask: Any = None,

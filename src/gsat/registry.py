@@ -215,7 +215,7 @@ def named(
     k: int | None = None,
     feature_groups: Any = None,
     feature_mask: Any = None,
-    solver: str | Solver[Any] = _defaults.SOLVER,
+    solver: str | Solver = _defaults.SOLVER,
     n_inner: int | None = None,
     group_size: int = _defaults.GROUP_SIZE,
     loss: SampleLoss | None = None,

@@ -24,12 +24,7 @@ def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
 class Dealt:
     """Every world-th of some samples or labels, from number `rank` on: those of one of `world` ranks, nothing copied.
 
-    Parameters
-    ----------
-    values
-        (n, ...), indexed by arrays of row numbers.
-    rank, world
-        Which of them.
+    values: (n, ...), indexed by arrays of row numbers
     """
 
     def __init__(self, values: Any, rank: int, world: int) -> None:

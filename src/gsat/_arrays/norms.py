@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._arrays.chunks import at_a_time, pieces, take
-from gsat._arrays.ranks import ALONE, shared, sharing
+from gsat._arrays.ranks import sharing
 
 FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 
@@ -57,12 +57,10 @@ def length(v: Tensor, dim: int | None = None, *, keepdim: bool = False) -> Tenso
 
 def largest(v: Tensor, dim: int | None = None, *, keepdim: bool = False) -> Tensor:
     """The largest |entry| of v along `dim`, or of the whole group; NaN where there is one."""
-    if dim is None and not (ranks := sharing()).alone:
-        with shared(ALONE):
-            own = largest(v) if v.numel() else v.new_zeros((), dtype=wide(v))
-        return ranks.most(own)
-    axes = () if dim is None else dim
-    return torch.maximum(v.amax(axes, keepdim), -v.amin(axes, keepdim)).to(wide(v))
+    if dim is None:
+        found = torch.maximum(v.amax(), -v.amin()) if v.numel() else v.new_zeros(())
+        return sharing().most(found.to(wide(v)))
+    return torch.maximum(v.amax(dim, keepdim), -v.amin(dim, keepdim)).to(wide(v))
 
 
 def column_norms(v: Tensor) -> Tensor:
@@ -81,25 +79,21 @@ def total(losses: Tensor) -> Tensor:
 
 
 def mean(numbers: Tensor) -> float:
-    """The mean of numbers (m,), one for each sample of a group."""
-    if (ranks := sharing()).alone:
-        return float(numbers.mean())
-    whole, m = ranks.sums(float(numbers.double().sum()), float(len(numbers)))
+    """The mean of numbers (m,), one for each sample of a group, in float64."""
+    whole, m = sharing().sums(float(numbers.sum(dtype=torch.float64)), float(len(numbers)))
     return whole / m
 
 
 def mean_row(v: Tensor) -> Tensor:
     """The mean of the rows of a group v (m, *features), as (1, *features)."""
-    if (ranks := sharing()).alone:
-        return v.mean(0, keepdim=True)
-    own = torch.cat([v.to(wide(v)).sum(0).reshape(-1), v.new_full((1,), len(v), dtype=wide(v))])
-    sums = ranks.summed(own)
-    return (sums[:-1] / sums[-1]).to(v.dtype).view_as(v[:1] if len(v) else v.new_empty(1, *v.shape[1:]))
+    own = torch.cat([v.sum(0, dtype=wide(v)).reshape(-1), v.new_full((1,), len(v), dtype=wide(v))])
+    sums = sharing().summed(own)  # in one message
+    return (sums[:-1] / sums[-1]).to(v.dtype).view(1, *v.shape[1:])
 
 
 def in_any(v: Tensor) -> Tensor:
     """For each column of v (m, d), booleans, whether it is True in any row of the group."""
-    return sharing().summed(v.any(0).to(torch.float32)) > 0 if not sharing().alone else v.any(0)
+    return sharing().summed(v.any(0).to(torch.float32)) > 0
 
 
 def size(v: Tensor) -> int:
@@ -109,13 +103,11 @@ def size(v: Tensor) -> int:
 
 def first_rows(v: Tensor, n: int) -> Tensor:
     """The first n rows of a group v (m, d), those of rank 0 before those of rank 1 and so on, on every rank."""
-    if (ranks := sharing()).alone:
-        return v[:n]
-    begin, _ = ranks.places(len(v))
+    begin, _ = sharing().places(len(v))
     mine = v[: max(0, n - begin)]
     found = v.new_zeros(n, *v.shape[1:])
     found[begin : begin + len(mine)] = mine
-    return ranks.summed(found)
+    return sharing().summed(found)
 
 
 def finite(*found: Tensor) -> bool:
@@ -152,17 +144,11 @@ def mean_norm(X: Any, weights: Any = None) -> float:
         raise ValueError("X must hold at least one sample, got none")
     n = float(len(X) if weights is None else weights.sum())
     if isinstance(known := getattr(X, "mean_norm", None), float):
-        return _mean_over_ranks(known * n, n, known)
-    lengths = 0.0
-    for part in pieces(len(X), math.prod(X.shape[1:]) if hasattr(X, "shape") else 1):
-        found = norm(rows(take(X, torch.arange(part.start, part.stop)).double()), dim=1)
-        lengths += float((found if weights is None else found * torch.as_tensor(weights[part])).sum())
-    return _mean_over_ranks(lengths, n, lengths / n)
-
-
-def _mean_over_ranks(whole: float, n: float, own: float) -> float:
-    """Σwhole/Σn; `own` where this process holds all samples."""
-    if (ranks := sharing()).alone:
-        return own
-    sums = ranks.sums(whole, n)
-    return sums[0] / sums[1]
+        lengths = known * n
+    else:
+        lengths = 0.0
+        for part in pieces(len(X), math.prod(X.shape[1:]) if hasattr(X, "shape") else 1):
+            found = norm(rows(take(X, torch.arange(part.start, part.stop)).double()), dim=1)
+            lengths += float((found if weights is None else found * torch.as_tensor(weights[part])).sum())
+    whole, n = sharing().sums(lengths, n)
+    return whole / n

@@ -10,8 +10,7 @@ Where the rows of a group lie on several ranks, no rank can form v·vᵀ; vᵀv 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -27,27 +26,23 @@ BLOCK = 2048  # columns turned to float64 at a time: the whole matrix is never c
 
 
 def shrink_singular_values(v: Tensor, tau: float) -> Tensor:
-    """U·diag(max(σ_k − tau, 0))·Wᵀ for v = U·diag(σ)·Wᵀ; v: (m, d), any real dtype."""
-    if not sharing().alone:
-        vectors, sigma = _right(v)
-        return _kept(v, vectors, 1 - tau / torch.where(sigma > 0, sigma, 1))
-    return _rescaled(v, lambda short, unit: _left(short, tau / unit), lambda sigma, unit: 1 - tau / unit / sigma)
+    """U·diag(max(σ_k − tau, 0))·Wᵀ for v = U·diag(σ)·Wᵀ; v: (m, d), any real dtype, tau > 0."""
+    found = _factors(v, tau)
+    return found.times(1 - tau / torch.where(found.sigma > 0, found.sigma, tau)).to(v.dtype)
 
 
 def truncate_singular_values(v: Tensor, k: int) -> Tensor:
     """U·diag(σ_1, ..., σ_k, 0, ...)·Wᵀ: the matrix of rank k that is nearest to v (m, d)."""
-    if not sharing().alone:
-        vectors, sigma = _right(v)
-        return _kept(v, vectors[:, :k], torch.ones_like(sigma[:k]))
-    if k >= min(v.shape):
+    if k >= v.shape[1] or (k >= len(v) and sharing().alone):
         return v.clone()
-    return _rescaled(v, lambda short, unit: _left(short)[:, :k], lambda sigma, unit: torch.ones_like(sigma))
+    found = _factors(v, most=k)
+    return found.times(torch.ones_like(found.sigma)).to(v.dtype)
 
 
 def singular_values(v: Tensor) -> Tensor:
     """The singular values of v (m, d) in descending order, as float64, exact to 1e-8 of the largest or better."""
     if not sharing().alone:
-        return _right(v)[1]
+        return _factors(v).sigma.sort(descending=True).values
     short = v if v.shape[0] <= v.shape[1] else v.T
     if short.dtype == torch.float64:
         size = largest(short).clamp(min=torch.finfo(torch.float64).tiny)
@@ -75,71 +70,61 @@ def gram64(v: Tensor) -> Tensor:
     return gram
 
 
-def _right(v: Tensor) -> tuple[Tensor, Tensor]:
-    """The right singular vectors W (d, d) and singular values (d,) of a group on several ranks, in float64.
+class _Factors(NamedTuple):
+    """v as unit·basis·seen; for vᵀ (`turned`) where v has more rows than columns or its rows lie on several ranks.
 
-    The values are the norms of the columns of v·W, more precise than roots of the eigenvalues of vᵀv.
+    basis: (short, r), left singular vectors; seen: (r, long); sigma: (r,), float64, the singular values of v. They are
+    the norms of the rows of unit·seen, more precise than roots of eigenvalues.
     """
-    if v.shape[1] > WIDEST:
-        raise ValueError(
-            f"a low-rank cost of a group on several ranks needs at most {WIDEST:,} features, or a model that sees its "
-            f"input through a linear first layer, got {v.shape[1]:,} features: their Gram matrix would be sent in "
-            'every step; group="own" has no such limit'
-        )
-    unit = float(largest(v))
-    if not math.isfinite(unit):
-        raise ValueError(f"the matrix must be finite, its largest entry is {unit}")
-    unit = unit or 1.0
-    vectors, _ = _eigen(sharing().summed(gram64((v / unit).T)))
-    sigma, order = norm((v / unit).double() @ vectors, dim=0).sort(descending=True)
-    return vectors[:, order], sigma * unit
+
+    basis: Tensor
+    seen: Tensor
+    sigma: Tensor
+    unit: float
+    turned: bool
+
+    def times(self, share: Tensor) -> Tensor:
+        """U·diag(max(share_k, 0)·σ_k)·Wᵀ, of the shape of v."""
+        kept = (self.basis * share.clamp(min=0).to(self.basis.dtype)) @ self.seen
+        kept = kept if self.unit == 1 else kept * self.unit
+        return (kept.T if self.turned else kept).contiguous()
 
 
-def _kept(v: Tensor, vectors: Tensor, share: Tensor) -> Tensor:
-    """v·W·diag(max(share, 0))·Wᵀ, with W (d, k) in float64; without the vectors of which nothing is kept."""
-    keep = share > 0
-    vectors, share = vectors[:, keep], share[keep]
-    return ((v.double() @ vectors) * share @ vectors.T).to(v.dtype).contiguous()
-
-
-def _rescaled(
-    v: Tensor, vectors: Callable[[Tensor, float], Tensor], share: Callable[[Tensor, float], Tensor]
-) -> Tensor:
-    """U·diag(share_k·σ_k)·Wᵀ, with 0 for a share below 0 and for all vectors that are not asked for.
-
-    vectors: (matrix with its short side first, unit) -> left singular vectors of v/unit; share: (σ/unit, unit) -> what
-    is kept of it. The singular values are the norms of Uᵀ·v, more precise than roots of eigenvalues.
-    """
+def _factors(v: Tensor, tau: float = 0.0, most: int | None = None) -> _Factors:
+    """The singular vectors of v (m, d) with σ >= tau, perhaps a few more, or those of the largest `most`."""
     work, unit = (v if v.dtype in (torch.float32, torch.float64) else v.float()), 1.0
-    size = float(norm(work))
-    if not 1 / SAFE < size < SAFE:
-        unit = float(largest(work))
+    if not 1 / SAFE < float(norm(work)) < SAFE:
+        unit = float(largest(work)) or 1.0
         if not math.isfinite(unit):
             raise ValueError(f"the matrix must be finite, its largest entry is {unit}")
-        if unit == 0:
-            return v.clone()
         work = work / unit
-    tall = v.shape[0] > v.shape[1]
-    short = work.T if tall else work
-    basis = vectors(short, unit).to(work.dtype)
+    turned = v.shape[0] > v.shape[1] or not sharing().alone
+    short = work.T if turned else work
+    basis = _left(short, tau / unit)[:, :most].to(work.dtype)
     seen = basis.T @ short
-    sigma = norm(seen, dim=1)
-    kept = (basis * share(torch.where(sigma > 0, sigma, 1), unit).clamp(min=0)) @ seen
-    kept = kept if unit == 1 else kept * unit
-    return (kept.T if tall else kept).to(v.dtype).contiguous()
+    return _Factors(basis, seen, norm(seen.T, dim=0).double() * unit, unit, turned)
 
 
-def _left(v: Tensor, tau: float = 0.0) -> Tensor:
-    """The left singular vectors of a wide float32 or float64 matrix with σ > tau, and perhaps a few more."""
-    if tau > 0:
+def _left(v: Tensor, tau: float) -> Tensor:
+    """The left singular vectors with σ >= tau, and perhaps a few more, of a wide float32 or float64 matrix.
+
+    Of columns that lie on several ranks the Gram matrix is the sum of theirs.
+    """
+    if (ranks := sharing()).alone and tau > 0:
         vectors, sigma = _eigen(v @ v.T)
         if tau >= SQUARED * float(sigma[0]):
-            return vectors[:, sigma > MARGIN * tau]
-    if v.dtype == torch.float32:
-        vectors, sigma = _eigen(gram64(v))
+            return vectors[:, sigma >= MARGIN * tau]
+    if not ranks.alone and len(v) > WIDEST:
+        raise ValueError(
+            f"a low-rank cost of a group on several ranks needs at most {WIDEST:,} features, or a model that sees its "
+            f"input through a linear first layer, got {len(v):,} features: their Gram matrix would be sent in "
+            'every step; group="own" has no such limit'
+        )
+    if v.dtype == torch.float32 or not ranks.alone:
+        vectors, sigma = _eigen(ranks.summed(gram64(v)))
     else:
         vectors, sigma, _ = torch.linalg.svd(torch.linalg.qr(v.T, mode="r").R.T)
-    return vectors[:, sigma > MARGIN * tau]
+    return vectors[:, sigma >= MARGIN * tau]
 
 
 def _eigen(gram: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -48,6 +48,10 @@ class Penalised(ABC):
     """
 
     alpha: float
+    rotates: bool = False  # whether c(Δ) = c(Δ·Q) for every rotation Q of the features, so that the row space is enough
+    convex: bool = False  # whether c is known to be convex
+    equal_rows: bool = False  # whether g is finite only where all rows of Δ are equal
+    spans_ranks: bool = False  # whether value and prox sum by `_arrays.norms`, so that a group may lie on several ranks
 
     @property
     def ridge(self) -> float:
@@ -55,29 +59,9 @@ class Penalised(ABC):
         return 1 - self.alpha
 
     @property
-    def rotates(self) -> bool:
-        """Whether c(Δ) = c(Δ·Q) for every rotation Q of the features, so that the row space is enough."""
-        return False
-
-    @property
-    def convex(self) -> bool:
-        """Whether c is known to be convex."""
-        return False
-
-    @property
     def unbounded(self) -> bool:
         """Whether there is no quadratic term, so that loss − λ·c(Δ) may have no maximum."""
         return self.ridge == 0
-
-    @property
-    def spans_ranks(self) -> bool:
-        """Whether value and prox sum over samples by `gsat._arrays.norms`, so that a group may lie on several ranks."""
-        return False
-
-    @property
-    def equal_rows(self) -> bool:
-        """Whether c is finite only where all rows of Δ are equal."""
-        return False
 
     def columns(self, m: int) -> Penalised | None:
         """The cost of m rows as one of the row (1, d) of their column norms; None where c sees more than these."""
@@ -146,35 +130,46 @@ class Weighted(Penalised):
         object.__setattr__(self, "alpha", _checks.number("alpha", self.alpha, least=0, most=1))
 
 
+@dataclass(frozen=True)
+class Counted(Weighted):
+    """The costs of parts that have a size, columns or directions: g is the sum of the sizes.
+
+    With k, at most k parts may be there at all: g is 0 where the others have the size 0, else +∞.
+    """
+
+    k: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None:
+            object.__setattr__(self, "k", _checks.count("k", self.k))
+        object.__setattr__(self, "convex", self.k is None or self.alpha == 0)  # a count is not
+
+    @abstractmethod
+    def _part_sizes(self, delta: Tensor) -> Tensor: ...
+
+    def _structure(self, delta: Tensor) -> Tensor:
+        sizes = self._part_sizes(delta)
+        if self.k is None:
+            return sizes.sum().to(wide(delta))
+        if self.k >= len(sizes):
+            return delta.new_zeros((), dtype=wide(delta))
+        return indicator(sizes.kthvalue(len(sizes) - self.k).values, sizes.amax(), delta)
+
+
 class Wrapping(Penalised):
     """A cost made of another one, which it is like unless it says otherwise."""
 
     cost: Penalised
 
-    @property
-    def alpha(self) -> float:  # type: ignore[override]
-        """That of the cost inside."""
-        return self.cost.alpha
+    def __post_init__(self) -> None:
+        for name in ("alpha", "rotates", "convex", "spans_ranks"):
+            object.__setattr__(self, name, getattr(self.cost, name))
 
     @property
     def ridge(self) -> float:
         """That of the cost inside."""
         return self.cost.ridge
-
-    @property
-    def rotates(self) -> bool:
-        """As the cost inside does."""
-        return self.cost.rotates
-
-    @property
-    def convex(self) -> bool:
-        """As the cost inside is."""
-        return self.cost.convex
-
-    @property
-    def spans_ranks(self) -> bool:
-        """As the cost inside does."""
-        return self.cost.spans_ranks
 
     @property
     def unbounded(self) -> bool:

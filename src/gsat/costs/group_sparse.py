@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._arrays.norms import column_norms, in_any, rows, wide
-from gsat.costs.base import Weighted, indicator
+from gsat.costs.base import Counted
 
 
 @dataclass(frozen=True)
-class GroupSparse(Weighted):
+class GroupSparse(Counted):
     """Few features move, in all samples at once: g(Δ) = Σ_j ‖Δ[:, j]‖₂; shrink makes each norm shorter by tau.
 
     Parameters
@@ -37,22 +37,14 @@ class GroupSparse(Weighted):
             [1.8000, 0.0000]])
     """
 
-    k: int | None = field(default=None, kw_only=True)
     feature_groups: Any = field(default=None, kw_only=True)
     _blocks: Tensor | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.k is not None:
-            object.__setattr__(self, "k", _checks.count("k", self.k))
         if self.feature_groups is not None:
             object.__setattr__(self, "feature_groups", flat_labels(self.feature_groups))
             object.__setattr__(self, "_blocks", block_numbers(self.feature_groups))
-
-    @property
-    def convex(self) -> bool:
-        """A sum of norms is convex, a count is not."""
-        return self.k is None or self.alpha == 0
 
     def columns(self, m: int) -> GroupSparse:
         """Itself: g and the square see the norms of the columns alone."""
@@ -60,9 +52,9 @@ class GroupSparse(Weighted):
 
     def norms(self, delta: Tensor) -> Tensor:
         """The Euclidean norm of each column, or of each block of columns in order of first appearance."""
-        return self._norms(_checks.group("delta", delta))
+        return self._part_sizes(_checks.group("delta", delta))
 
-    def _norms(self, delta: Tensor) -> Tensor:
+    def _part_sizes(self, delta: Tensor) -> Tensor:
         columns = column_norms(rows(delta)).to(wide(delta))
         if self._blocks is None:
             return columns
@@ -82,16 +74,8 @@ class GroupSparse(Weighted):
             return float(moving.sum())
         return float(torch.bincount(self._blocks[moving.cpu()]).count_nonzero())
 
-    def _structure(self, delta: Tensor) -> Tensor:
-        norms = self._norms(delta)
-        if self.k is None:
-            return norms.sum()
-        if self.k >= len(norms):
-            return norms.new_zeros(())
-        return indicator(norms.kthvalue(len(norms) - self.k).values, norms.amax(), delta)
-
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
-        norms = self._norms(v)
+        norms = self._part_sizes(v)
         if self.k is None:
             keep = (norms - tau).clamp(min=0) / torch.where(norms > 0, norms, 1)  # 0/0 reads as 0
         else:

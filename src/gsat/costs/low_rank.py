@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from gsat import _checks
-from gsat._arrays.norms import rows, wide
+from gsat._arrays.norms import rows
 from gsat._arrays.svd import shrink_singular_values, singular_values, truncate_singular_values
-from gsat.costs.base import Weighted, indicator
+from gsat.costs.base import Counted
 
 
 @dataclass(frozen=True)
-class LowRank(Weighted):
+class LowRank(Counted):
     """A few directions, mixed per sample: g(Δ) = Σ_k σ_k(Δ), features flattened to (m, d); shrink lowers each by tau.
 
     Parameters
@@ -32,31 +31,15 @@ class LowRank(Weighted):
             [0.0000, 0.0000]])
     """
 
-    k: int | None = field(default=None, kw_only=True)
     rotates = True  # singular values stay as they are
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.k is not None:
-            object.__setattr__(self, "k", _checks.count("k", self.k))
-
-    @property
-    def convex(self) -> bool:
-        """The nuclear norm is convex, a rank is not."""
-        return self.k is None or self.alpha == 0
 
     def measure(self, delta: Tensor) -> float:
         """The rank: singular values above 1e-6 of the largest."""
         sigma = singular_values(rows(delta))
         return float((sigma > 1e-6 * sigma[0]).sum())
 
-    def _structure(self, delta: Tensor) -> Tensor:
-        sigma = singular_values(rows(delta))
-        if self.k is None:
-            return sigma.sum().to(wide(delta))
-        if self.k >= len(sigma):
-            return delta.new_zeros((), dtype=wide(delta))
-        return indicator(sigma[self.k], sigma[0], delta)
+    def _part_sizes(self, delta: Tensor) -> Tensor:
+        return singular_values(rows(delta))
 
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         matrix = rows(v)

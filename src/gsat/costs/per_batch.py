@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Generator, Tensor
 from gsat import _checks
 from gsat._arrays.norms import largest, rows
 from gsat._arrays.ranks import sharing
-from gsat.costs.base import GroupCost, Penalised, Wrapping, indicator, penalised
+from gsat.costs.base import Bare, GroupCost, Penalised, Wrapping, indicator, penalised
 
 
 @dataclass(frozen=True)
@@ -51,32 +52,32 @@ class PerBatch:
         if self.n_random is not None:
             object.__setattr__(self, "n_random", _checks.count("n_random", self.n_random, least=1))
 
-    def bind(self, batch: Any) -> BoundPerBatch:
+    def bind(self, batch: Any) -> Penalised:
         """The cost of a group whose i-th sample belongs to batch[i]."""
         codes = _checks.batch_codes(batch, len(batch) if hasattr(batch, "__len__") else None)
         if (ranks := sharing()).alone:
-            return BoundPerBatch(penalised(self.cost), codes)
+            return self._bound(codes)
         ids = list(dict.fromkeys(batch.tolist() if hasattr(batch, "tolist") else batch))  # in the order of the codes
         known: dict[Any, int] = {}
-        for theirs in ranks.gathered(ids):
-            for one in theirs:
-                known.setdefault(one, len(known))
-        return BoundPerBatch(penalised(self.cost), torch.tensor([known[one] for one in ids])[codes], len(known))
+        for one in chain(*ranks.gathered(ids)):
+            known.setdefault(one, len(known))
+        return self._bound(torch.tensor([known[one] for one in ids])[codes], len(known))
 
-    def draw(self, m: int, generator: Generator | None = None) -> BoundPerBatch:
+    def draw(self, m: int, generator: Generator | None = None) -> Penalised:
         """The cost of a group of m samples with `n_random` random batches (seed 0 where no generator is given)."""
         if self.n_random is None:
             raise ValueError("PerBatch needs batch= (one id per sample) or n_random=, got neither")
         if generator is None:
             generator = torch.Generator().manual_seed(0)
-        if (ranks := sharing()).alone:
-            place = torch.randperm(m, generator=generator, device=generator.device)
-            return self.bind(place % min(self.n_random, m))
-        generator.set_state(ranks.first(generator.get_state()))  # all draw for the whole group, and take their rows
-        begin, whole = ranks.places(m)
+        generator.set_state(sharing().first(generator.get_state()))  # all ranks draw for the whole group ...
+        begin, whole = sharing().places(m)  # ... and take their rows
         place = torch.randperm(whole, generator=generator, device=generator.device)[begin : begin + m]
         n_batches = min(self.n_random, whole)
-        return BoundPerBatch(penalised(self.cost), place % n_batches, n_batches)
+        return self._bound(place % n_batches, n_batches)
+
+    def _bound(self, code: Tensor, n_batches: int = 0) -> Penalised:
+        found = BoundPerBatch(penalised(self.cost), code, n_batches)
+        return Bare(found) if isinstance(found.cost, Bare) else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +90,6 @@ class BoundPerBatch(Wrapping):
     cost: Penalised
     code: Tensor
     n_batches: int = 0
-
-    def value_at_prox(self, u: Tensor, tau: float, *, gap: float, square: float) -> float:
-        """As for one batch, whose inner products add up; of a bare cost, which has no quadratic term, the value."""
-        if self.ridge > 0:
-            return super().value_at_prox(u, tau, gap=gap, square=square)
-        return float(self.value(u))
-
-    def linear_maximum(self, gradient: Tensor, lam: float) -> Tensor:
-        """That of each batch."""
-        if self.ridge > 0:
-            return super().linear_maximum(gradient, lam)
-        return self._each(gradient, lambda part: self.cost.linear_maximum(part, lam))
 
     def _structure(self, delta: Tensor) -> Tensor:
         if self.cost.equal_rows:  # there may be a hundred batches, so none is touched alone
@@ -156,21 +145,18 @@ class BoundPerBatch(Wrapping):
 
 def bound(cost: GroupCost | PerBatch, m: int, batch: Any = None, generator: Generator | None = None) -> Penalised:
     """The cost of one group of m samples: `PerBatch` gets its batches; a bare cost gets what solvers ask for."""
-    if batch is not None:
-        codes = _checks.batch_codes(batch, m)
-    if not sharing().alone:
-        _check_spans_ranks(cost)
+    codes = None if batch is None else _checks.batch_codes(batch, m)
     if not isinstance(cost, PerBatch):
-        return penalised(cost) if sharing().alone else penalised(cost).of_rows(sharing().places(m)[1])
-    if batch is None:
-        return cost.draw(m, generator)
-    return cost.bind(codes if sharing().alone else batch)  # ranks agree on ids, not on numbers of their own
-
-
-def _check_spans_ranks(cost: GroupCost | PerBatch) -> None:
-    inner = cost.cost if isinstance(cost, PerBatch) else cost
-    if not penalised(inner).spans_ranks:
+        found = penalised(cost)
+    elif codes is None:
+        found, cost = cost.draw(m, generator), cost.cost
+    else:
+        found, cost = cost.bind(codes if sharing().alone else batch), cost.cost  # ranks agree on ids, not on codes
+    if sharing().alone:
+        return found
+    if not found.spans_ranks:
         raise ValueError(
             f'group="shared" needs a cost whose sums go over all ranks (gsat.Universal, GroupSparse, LowRank, '
-            f'Unstructured), got {type(inner).__name__}; with group="own" any cost will do'
+            f'Unstructured), got {type(cost).__name__}; with group="own" any cost will do'
         )
+    return found.of_rows(sharing().places(m)[1])

@@ -31,7 +31,7 @@ class Scaled(Wrapping):
         return self.cost.ridge / self.s**2
 
     @property
-    def equal_rows(self) -> bool:
+    def equal_rows(self) -> bool:  # type: ignore[override]
         """As the cost has."""
         return self.cost.equal_rows
 

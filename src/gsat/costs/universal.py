@@ -30,11 +30,7 @@ class Universal(Weighted):
 
     rotates = True  # equal rows stay equal
     convex = True  # the indicator of a subspace
-
-    @property
-    def equal_rows(self) -> bool:
-        """With α > 0."""
-        return self.alpha > 0
+    equal_rows = True
 
     def _structure(self, delta: Tensor) -> Tensor:
         matrix = rows(delta)

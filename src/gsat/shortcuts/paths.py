@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -16,43 +15,13 @@ from gsat.solvers import Proximal, Solver
 from gsat.solvers.oracle import Loss, Oracle
 
 
-class Path(Protocol):
-    """A group x in coordinates in which a perturbation is sought; lengths and angles are those of the features.
-
-    With a metric A the features are those of Z, and the perturbation is Δ = Z·A.
-    """
-
-    @property
-    def x(self) -> Tensor:
-        """The group in these coordinates, (m, ...)."""
-
-    @property
-    def mask(self) -> Tensor | None:
-        """False for coordinates that must not move."""
-
-    @property
-    def metric(self) -> Metric | None:
-        """In which the coordinates still have to be taken; None where they are."""
-
-    def outputs(self, z: Tensor, part: slice = ...) -> Tensor:
-        """What the model returns for the samples of `part` whose coordinates are z."""
-
-    def project(self, v: Tensor) -> Tensor:
-        """The coordinates of Z (m, *features), as far as the model can see it."""
-
-    def expand(self, delta: Tensor) -> Tensor:
-        """Z (m, *features) with these coordinates; without a metric, the perturbation."""
-
-    def perturbation(self, delta: Tensor) -> Tensor:
-        """The perturbation Δ (m, *features) with these coordinates."""
-
-    def moved(self, x: Tensor, delta: Tensor) -> Tensor:
-        """The group x (m, *features) moved by it, as a tensor of its own."""
-
-
 @dataclass(frozen=True)
 class Plain:
-    """The samples as they are."""
+    """The samples as they are.
+
+    x: (m, *features); mask: boolean (*features), False where nothing may move; metric: A, where what moves is Z and the
+    perturbation is Δ = Z·A
+    """
 
     model: nn.Module
     x: Tensor
@@ -60,7 +29,7 @@ class Plain:
     metric: Metric | None = None
 
     def outputs(self, z: Tensor, part: slice = slice(None)) -> Tensor:
-        """What the model returns for z."""
+        """What the model returns for the samples z of `part`."""
         return layout.outputs(self.model, z)
 
     def project(self, v: Tensor) -> Tensor:
@@ -88,6 +57,9 @@ class Columns(Plain):
     cost: Penalised
 
 
+Path = Plain | RowSpace  # a group in coordinates in which a perturbation is sought, with lengths and angles as before
+
+
 def choose(
     model: nn.Module,
     x: Tensor,
@@ -111,7 +83,7 @@ def choose(
     return space if columns is None else Columns(model=model, x=x, mask=mask, metric=metric, space=space, cost=columns)
 
 
-def ascent(path: Path, solver: Solver[Any], loss: Loss, n_inner: int) -> Solver[Any]:
+def ascent(path: Path, solver: Solver, loss: Loss, n_inner: int) -> Solver:
     """The solver that climbs on the path: the given one, or in place of `Proximal` `ColumnAscent` with its settings.
 
     loss: outputs (m, ...) of the model -> (m,); n_inner: as in `Oracle`

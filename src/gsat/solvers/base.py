@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -87,20 +87,8 @@ class Ending(NamedTuple):
     travel: float
 
 
-class State(Protocol):
-    """Where a solver stands."""
-
-    @property
-    def n_steps(self) -> int: ...
-    @property
-    def done(self) -> bool: ...
-
-
-S = TypeVar("S", bound=State)
-
-
-class Solver(Protocol[S]):
-    """Frozen hyper-parameters, an explicit state, and steps that evaluate one gradient each.
+class Solver(Protocol):
+    """Frozen hyper-parameters, a state of its own with `n_steps` and `done`, and steps that evaluate one gradient each.
 
     `axis_free` says that a rotation of the features rotates every iterate with it, so that the row space is enough;
     `by_columns` that `shortcuts.columns` may take these steps where a cost sees the norms of columns alone.
@@ -111,13 +99,13 @@ class Solver(Protocol[S]):
     @property
     def by_columns(self) -> bool: ...
 
-    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> S:
+    def init(self, oracle: Oracle, cost: Penalised, *, lam: float) -> Any:
         """The state after the first gradient, at Δ = 0, or after the first few of them."""
 
-    def step(self, oracle: Oracle, cost: Penalised, state: S, *, lam: float) -> S:
+    def step(self, oracle: Oracle, cost: Penalised, state: Any, *, lam: float) -> Any:
         """The state after one more gradient."""
 
-    def finish(self, cost: Penalised, state: S, *, lam: float) -> Ending:
+    def finish(self, cost: Penalised, state: Any, *, lam: float) -> Ending:
         """What is left when the steps have ended; it evaluates no gradient."""
 
 

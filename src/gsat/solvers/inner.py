@@ -21,7 +21,7 @@ from gsat.solvers.oracle import Loss, Oracle
 from gsat.solvers.proximal import Proximal
 
 ROUNDING = 1e-3  # of a loss that is taken for straight
-NAMED: dict[str, Solver[Any]] = {
+NAMED: dict[str, Solver] = {
     "proximal": Proximal(),
     "admm": ADMM(),
     "admm-paper": ADMM(rho=1.0, eta1=0.1),  # the numbers of the paper
@@ -35,7 +35,7 @@ def maximise(
     cost: GroupCost | PerBatch,
     *,
     lam: float,
-    solver: str | Solver[Any] = "proximal",
+    solver: str | Solver = "proximal",
     n_inner: int = _defaults.N_INNER,
     feature_mask: Any = None,
     bounds: Any = None,
@@ -99,7 +99,7 @@ def maximise(
         return found if metric is None else replace(found, delta=metric.apply(found.delta))
 
 
-def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], warn: bool = True) -> Solution:
+def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver, warn: bool = True) -> Solution:
     """The loop of every solver: steps until it is done or has used n_inner gradients, then the best of its answers.
 
     warn: whether to tell of a loss that outgrows the cost
@@ -119,13 +119,13 @@ def climb(oracle: Oracle, cost: Penalised, *, lam: float, solver: Solver[Any], w
     )
 
 
-def named(solver: str | Solver[Any]) -> Solver[Any]:
+def named(solver: str | Solver) -> Solver:
     """The solver of that name, or the instance itself."""
     if isinstance(solver, str):
         if solver not in NAMED:
             raise ValueError(f"solver must be one of {', '.join(NAMED)} or an instance, got {solver!r}")
         return NAMED[solver]
-    return cast("Solver[Any]", _checks.methods("solver must be a name or", solver, "init", "step", "finish"))
+    return cast(Solver, _checks.methods("solver must be a name or", solver, "init", "step", "finish"))
 
 
 def _best(oracle: Oracle, cost: Penalised, answers: list[Answer], lam: float) -> tuple[Tensor, float]:

@@ -98,16 +98,15 @@ class Proximal:
         """Propose a trial, evaluate it, and accept or reject it."""
         here, eta, floor = state.here, state.eta, oracle.floor
         below = state.zero is not None and here.objective < floor
+        ended = _again(state) if below else replace(state, done=True)
         if below and oracle.n_gradients >= PATIENCE * oracle.n_inner:
-            return _again(state)
+            return ended
         trial = self._propose(cost, state, lam)
         length = math.sqrt(trial.square)
         if length <= torch.finfo(here.image.dtype).eps * trial.size < math.inf:  # nothing moves any more
-            return _again(state) if below else replace(state, done=True)
+            return ended
         if trial.size > oracle.reach:
-            if oracle.is_near(here.image):
-                return replace(state, eta=eta / 10)
-            return _again(state) if below else replace(state, done=True)
+            return replace(state, eta=eta / 10) if oracle.is_near(here.image) else ended
         losses, gradient = self._evaluate(oracle, trial.image)
         turn = _turn(here, trial.image, gradient)  # ⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩
         there = Point.at(trial.delta, losses, gradient, trial.penalty, trial.image)
@@ -147,11 +146,7 @@ class Proximal:
 
     def _relaxed(self, oracle: Oracle, cost: Penalised, zero: Point, lam: float) -> Point | None:
         """The point where the relaxed start leads, if there is one."""
-        found = relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
-        if found is None:
-            return None
-        trial, value = found
-        return Point.at(trial, *oracle(trial), penalty=lam * value)
+        return relaxed(oracle, cost, zero.gradient, lam=lam, relax=self.relax)
 
     def _propose(self, cost: Penalised, state: ProximalState, lam: float) -> Trial:
         """U = prox(Δ + η∇ℓ(Δ), ηλ); c(U) follows from inner products of U, Δ and ∇ℓ(Δ)."""

@@ -17,6 +17,7 @@ from gsat._arrays.norms import finite, first_rows, largest, length, norm, rows, 
 from gsat._arrays.ranks import sharing
 from gsat.costs import Penalised
 from gsat.costs.per_batch import BoundPerBatch
+from gsat.solvers.base import Point
 from gsat.solvers.oracle import Oracle
 
 FIELD = 20  # shifts that a tournament begins with, at the most
@@ -29,10 +30,8 @@ class _NotFiniteError(Exception):
     """A loss or a gradient on the way is not finite."""
 
 
-def relaxed(
-    oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, relax: int
-) -> tuple[Tensor, float] | None:
-    """A structured perturbation U to begin with and c(U), or None where there is none to be had.
+def relaxed(oracle: Oracle, cost: Penalised, gradient: Tensor, *, lam: float, relax: int) -> Point | None:
+    """A structured perturbation to begin with, evaluated, or None where there is none to be had.
 
     gradient: (m, *features), at Δ = 0; relax: gradients that `blended` may take
     """
@@ -40,12 +39,14 @@ def relaxed(
     if n == 0:
         return None
     try:
-        if cost.equal_rows and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
-            winner = oracle.within_reach(tournament(oracle, cost, free(cost, gradient, lam), lam))
-            return winner, float(cost.value(winner))
-        return blended(oracle, cost, free(cost, gradient, lam), lam, n)
+        if cost.equal_rows and cost.alpha > 0 and oracle.n_inner >= TOURNAMENT and m >= 2 * LEAST_HEAT:
+            u = oracle.within_reach(tournament(oracle, cost, free(cost, gradient, lam), lam))
+            value = float(cost.value(u))
+        else:
+            u, value = blended(oracle, cost, free(cost, gradient, lam), lam, n)
     except _NotFiniteError:
         return None
+    return Point.at(u, *oracle(u), penalty=lam * value)
 
 
 def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) -> tuple[Tensor, float]:
@@ -57,7 +58,8 @@ def blended(oracle: Oracle, cost: Penalised, trial: Tensor, lam: float, n: int) 
     gradient = trial
     for phase in range(1, n + 1):
         gradient = _seen(oracle, trial)[1]
-        trial = _blend(cost, gradient, lam, phase / n)
+        structured = cost.linear_maximum(gradient, lam)
+        trial = structured if phase == n else (gradient / (2 * lam * cost.ridge)).lerp_(structured, phase / n)
     near = oracle.within_reach(trial)
     if near is not trial:
         return near, float(cost.value(near))
@@ -96,12 +98,6 @@ def free(cost: Penalised, gradient: Tensor, lam: float) -> Tensor:
     longest = largest(lengths).to(lengths.dtype)
     stretch = longest / torch.maximum(lengths, 1e-6 * longest)  # (m, 1)
     return (rows(gradient) * (stretch / (2 * lam * cost.ridge))).view_as(gradient)
-
-
-def _blend(cost: Penalised, gradient: Tensor, lam: float, share: float) -> Tensor:
-    """The linearised maximum, with this share of it structured."""
-    structured = cost.linear_maximum(gradient, lam)
-    return structured if share == 1 else (gradient / (2 * lam * cost.ridge)).lerp_(structured, share)
 
 
 def _seen(oracle: Oracle, trial: Tensor) -> tuple[Tensor, Tensor]:
