@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from gsat import _checks
+from gsat._arrays.norms import first_rows, size
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -62,6 +63,7 @@ class BoundedMargin:
         The slope of a sample whose margin is 100 times the scale is 0 in float32: the largest is at most 60 times it.
         """
         sizes = margin(outputs.detach(), y).abs()
+        sizes = first_rows(sizes, size(sizes))  # of all ranks that share the group
         typical = max(float(sizes.median()) / 10, float(sizes.max()) / 60)
         return cls(typical if math.isfinite(typical) and typical > 0 else 1.0)
 

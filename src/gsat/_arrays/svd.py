@@ -53,6 +53,8 @@ def singular_values(v: Tensor) -> Tensor:
 
 def right_singular_vectors(v: Tensor, rank: int) -> Tensor:
     """The first `rank` right singular vectors of v (m, d), as the rows of an orthonormal basis (rank, d)."""
+    if not sharing().alone:
+        return _factors(v, most=rank).basis.T.to(v.dtype).contiguous()
     size = largest(v)
     v = v / torch.where(size > 0, size, 1)
     if v.shape[0] > v.shape[1]:
@@ -116,8 +118,8 @@ def _left(v: Tensor, tau: float) -> Tensor:
             return vectors[:, sigma >= MARGIN * tau]
     if not ranks.alone and len(v) > WIDEST:
         raise ValueError(
-            f"a low-rank cost of a group on several ranks needs at most {WIDEST:,} features, or a model that sees its "
-            f"input through a linear first layer, got {len(v):,} features: their Gram matrix would be sent in "
+            f"a low-rank structure of a group on several ranks needs at most {WIDEST:,} features, or a model that sees "
+            f"its input through a linear first layer, got {len(v):,} features: their Gram matrix would be sent in "
             'every step; group="own" has no such limit'
         )
     if v.dtype == torch.float32 or not ranks.alone:

@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
-from gsat._arrays.norms import rows
+from gsat._arrays.norms import finite, rows
+from gsat._arrays.ranks import sharing
 from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.masking import warn_of_bounds, warn_of_masking
 from gsat.attacks.precision import HALF, in_float32
@@ -185,10 +186,10 @@ class Attack(ABC):
                 tries = searches(self, oracle, y, part, self._transferred(surrogate, x, y, path, metric))
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
                 raise FloatingPointError(f"{NOT_FINITE}: {error}") from None
-            if not all(bool(torch.isfinite(found.losses).all()) for found in tries):
+            if not finite(*(found.losses for found in tries)):
                 raise FloatingPointError(NOT_FINITE)
             best = worst(self, oracle, tries)
-            if part is not None or bool(best.delta.any()):
+            if part is not None or sharing().any(bool(best.delta.any())):
                 best = replace(best, part=self.ball.shared(best.delta) if part is None else part)
             if path.mask is not None:
                 best = replace(best, delta=best.delta * path.mask.reshape(-1))  # rounding reaches past it

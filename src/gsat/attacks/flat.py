@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat._arrays.norms import rows, total
+from gsat._arrays.ranks import sharing
 from gsat.attacks.sets import unit_rows
 from gsat.losses import SampleLoss, named_loss
 from gsat.shortcuts import Path
@@ -60,7 +61,8 @@ class Candidate:
     @property
     def score(self) -> tuple[int, float]:
         """Errors, then the loss: the larger is the stronger perturbation of the group."""
-        return int(self.wrong.sum()), self.loss
+        wrong, loss = sharing().sums(float(self.wrong.sum()), float(self.losses.sum(dtype=torch.float64)))
+        return int(wrong), loss
 
     def beaten_by(self, other: Candidate) -> Tensor:
         """The samples (m,) for which the other perturbation is stronger: an error, then the loss."""
@@ -166,11 +168,15 @@ class Flat:
         cut = torch.clamp(moved, torch.minimum(lo, x), torch.maximum(hi, x)) - x
         return cut if metric is None else metric.solve(cut)
 
-    def directions(self, generator: Generator) -> Tensor:
-        """A random perturbation of length 1 for each sample, as a matrix; what the model cannot see of it is lost."""
-        drawn = torch.randn(rows(self.group).shape, generator=generator).to(self.group)
+    def directions(self, generator: Generator, *, one: bool = False) -> Tensor:
+        """A random perturbation of length 1 for each sample, as a matrix; what the model cannot see of it is lost.
+
+        one: a single row, for all samples. Ranks that share the group draw for all of it and take their rows.
+        """
+        (m, d), (begin, whole) = rows(self.group).shape, (0, 1) if one else sharing().places(len(self.group))
+        drawn = torch.randn(whole, d, generator=generator)[begin : begin + m].to(self.group)
         units = unit_rows(drawn if self.mask is None else drawn * self.mask.reshape(-1))
-        return rows(self.path.project(units.view_as(self.group)))
+        return rows(self.path.project(units.view(len(units), *self.group.shape[1:])))
 
     def _split(self, delta: Tensor) -> list[tuple[Oracle, Tensor]]:
         pieces = torch.split(delta, [len(part.x) for part in self.parts])

@@ -1,5 +1,7 @@
 """The attacks' feasible sets: a structure shared by the samples of a group, with ‖δ_i‖₂ ≤ eps for each of them.
 
+The samples may lie on several ranks (`_arrays/ranks`): parts are found from sums over all of them.
+
 A ball knows the shared part of a perturbation (the columns that move, the subspace), finds the part along which given
 gradients are steepest, and restricts a perturbation to a part. Scaling rows keeps every structure.
 """
@@ -15,7 +17,8 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from gsat._arrays.chunks import at_a_time
-from gsat._arrays.norms import largest, norm
+from gsat._arrays.norms import in_any, largest, mean_row, norm, size, total
+from gsat._arrays.ranks import sharing
 from gsat._arrays.svd import right_singular_vectors, truncate_singular_values
 from gsat.costs import block_numbers
 
@@ -86,7 +89,7 @@ class Equal:
 
     def nearest(self, v: Tensor) -> Tensor:
         """The mean row in every row."""
-        return v.mean(0, keepdim=True).expand_as(v).contiguous()
+        return mean_row(v).expand_as(v).contiguous()
 
     def shared(self, delta: Tensor) -> Tensor:
         """Empty."""
@@ -109,10 +112,10 @@ class Columns:
         blocks = self._blocks(gradient)
 
         def heaviest(weights: Tensor) -> Tensor:
-            return self._top(weights @ gradient.square(), blocks)
+            return self._top(sharing().summed(weights @ gradient.square()), blocks)
 
         lengths = gradient.new_zeros(len(gradient), int(blocks.max()) + 1).index_add_(1, blocks, gradient.square())
-        first = self._top(lengths.sqrt().sum(0))[blocks]
+        first = self._top(sharing().summed(lengths.sqrt().sum(0)))[blocks]
         return _steepest(self, gradient, heaviest, first)  # which is exact for k = 1
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
@@ -125,7 +128,7 @@ class Columns:
 
     def shared(self, delta: Tensor) -> Tensor:
         """The mask of the columns that move."""
-        return (delta != 0).any(0).to(delta.dtype)
+        return in_any(delta != 0).to(delta.dtype)
 
     def _blocks(self, v: Tensor) -> Tensor:
         """The number of each column's block."""
@@ -161,19 +164,21 @@ class Subspace:
         P = span(Gᵀ·U), U_i = P g_i/‖P g_i‖, which never loses. It lies in the span of the gradients, so that with more
         features than samples all is done in coordinates of that.
         """
-        if gradient.shape[1] > 2 * len(gradient):
+        if sharing().alone and gradient.shape[1] > 2 * len(gradient):
             frame, triangle = torch.linalg.qr(gradient.T)
             return cast(Tensor, self.part(triangle.T) @ frame.T)
-        rank = min(self.rank, *gradient.shape)
+        begin, m = sharing().places(len(gradient))
+        rank = min(self.rank, m, gradient.shape[1])
         first = _steepest(self, gradient, lambda w: right_singular_vectors(w.sqrt()[:, None] * gradient, rank))
-        if rank == min(gradient.shape):
+        if rank == min(m, gradient.shape[1]):
             return first
-        drawn = torch.randn(TRIES - 1, len(gradient), rank, generator=Generator().manual_seed(0)).to(gradient)
-        mixed = torch.cat([(gradient @ first.T)[None], drawn])
+        drawn = torch.randn(TRIES - 1, m, rank, generator=Generator().manual_seed(0)).to(gradient)
+        mixed = torch.cat([(gradient @ first.T)[None], drawn[:, begin : begin + len(gradient)]])
         for _ in range(ROUNDS):
-            bases = torch.linalg.qr(gradient.T @ normalize(mixed, dim=2, eps=1e-30)).Q  # (TRIES, d, rank)
+            spanned = gradient.T @ normalize(mixed, dim=2, eps=1e-30)
+            bases = torch.linalg.qr(sharing().summed(spanned)).Q  # (TRIES, d, rank)
             mixed = gradient @ bases
-        best = int(norm(mixed, dim=2).sum(1).argmax())
+        best = int(sharing().summed(norm(mixed, dim=2).sum(1)).argmax())
         return cast(Tensor, bases[best].T.contiguous())
 
     def restrict(self, v: Tensor, part: Tensor) -> Tensor:
@@ -186,7 +191,7 @@ class Subspace:
 
     def shared(self, delta: Tensor) -> Tensor:
         """An orthonormal basis of the rows' span."""
-        return right_singular_vectors(delta, min(self.rank, *delta.shape))
+        return right_singular_vectors(delta, min(self.rank, size(delta), delta.shape[1]))
 
 
 def unit_rows(v: Tensor) -> Tensor:
@@ -211,8 +216,8 @@ def walk(delta: Tensor, gradient: Tensor, step: float, eps: float) -> None:
 
 def _directed(v: Tensor) -> tuple[Tensor, Tensor]:
     """New rows of the same directions whose squares neither overflow nor underflow, and their norms (1 for zeros)."""
-    size = largest(v, dim=1, keepdim=True).to(v.dtype)
-    v = v / torch.where(size > 0, size, 1)
+    unit = largest(v, dim=1, keepdim=True).to(v.dtype)
+    v = v / torch.where(unit > 0, unit, 1)
     lengths = norm(v, dim=1, keepdim=True).to(v.dtype)
     return v, torch.where(lengths > 0, lengths, 1)
 
@@ -233,10 +238,10 @@ def _steepest(ball: Ball, gradient: Tensor, best: Callable[[Tensor], Tensor], fi
     weights = 1 / full.clamp(min=tiny).square()  # at first every sample counts the same
     found: list[tuple[float, Tensor]] = []
     if first is not None:
-        found.append((float(norm(ball.restrict(gradient, first), dim=1).sum()), first))
+        found.append((float(total(norm(ball.restrict(gradient, first), dim=1))), first))
     for _ in range(ROUNDS):
         part = best(weights)
         reached = norm(ball.restrict(gradient, part), dim=1).to(gradient.dtype)
-        found.append((float(reached.sum()), part))
+        found.append((float(total(reached)), part))
         weights = 1 / torch.maximum(reached, 1e-3 * full).clamp(min=tiny)
     return max(found, key=lambda pair: pair[0])[1]

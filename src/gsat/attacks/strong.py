@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor
 
-from gsat.attacks.flat import Candidate, Flat
+from gsat._arrays.ranks import sharing
+from gsat.attacks.flat import AT_ONCE, Candidate, Flat
 from gsat.attacks.sets import Equal, Free, unit_rows
 from gsat.losses import BoundedMargin, SampleLoss
 
@@ -103,11 +104,12 @@ def towards_a_class(attack: Attack, oracle: Oracles, y: Tensor, generator: Gener
     """One shift that climbs from the strongest of those that draw all samples towards one of the classes of y."""
     climber = oracle(_other(attack, oracle))
     zero = torch.zeros_like(climber.x)
-    starts = [climber.seen(zero)]
-    sizes = y.bincount()
+    starts, few = [climber.seen(zero)], slice(0, AT_ONCE)
+    bounded = BoundedMargin.fitting(climber.path.outputs(climber.path.x[few], few), y[few])
+    sizes = sharing().summed(y.bincount(minlength=climber.n_outputs))
     tried = min(TARGETS, int((sizes > 0).sum()), 2 * attack.steps // (5 * LEAPS))
     for target in sizes.topk(tried).indices:
-        drawn, shift = oracle(_towards(int(target))), zero
+        drawn, shift = oracle(_towards(int(target), bounded)), zero
         for _ in range(LEAPS):
             shift = attack.eps * unit_rows(attack.ball.nearest(drawn(shift).slope))
         starts.append(climber.seen(shift))
@@ -118,11 +120,12 @@ def towards_a_class(attack: Attack, oracle: Oracles, y: Tensor, generator: Gener
 def wandered(attack: Attack, judge: Flat, best: Candidate) -> Candidate:
     """Random changes of the perturbation that keep its structure, kept where they gain; no gradient is taken."""
     generator, size = Generator().manual_seed(attack.seed), 0.3
+    begin, m = sharing().places(len(best.delta))
     for _ in range(attack.steps):
-        change = judge.directions(generator)
-        common = change[torch.randint(len(change), (1,), generator=generator)]  # one direction for all samples
-        weights = torch.randn(len(change), 1, generator=generator).to(change) if attack.ball.rows_are_free else 1.0
-        moved = attack.ball.nearest(best.delta + size * attack.eps * weights * common)
+        common, weights = judge.directions(generator, one=True), torch.ones(1, 1)
+        if attack.ball.rows_are_free:
+            weights = torch.randn(m, 1, generator=generator)[begin : begin + len(best.delta)]
+        moved = attack.ball.nearest(best.delta + size * attack.eps * weights.to(common) * common)
         trial = judge.seen(attack._inside(judge, moved))
         gained = trial.score > best.score
         best = trial if gained else best
@@ -142,9 +145,9 @@ def _other(attack: Attack, oracle: Oracles) -> SampleLoss | str:
 def _are_classes(y: Tensor, n_outputs: int) -> bool:
     """Whether the targets y (m, ...) are numbers of outputs, of which there are two at least."""
     whole = y.ndim == 1 and not y.is_floating_point() and n_outputs > 1
-    return whole and int(y.min()) >= 0 and int(y.max()) < n_outputs
+    return not sharing().any(not (whole and int(y.min()) >= 0 and int(y.max()) < n_outputs))
 
 
-def _towards(target: int) -> SampleLoss:
+def _towards(target: int, bounded: BoundedMargin) -> SampleLoss:
     """Minus the bounded margin with this class as the label."""
-    return lambda outputs, y: -BoundedMargin.fitting(outputs, y)(outputs, torch.full_like(y, target))
+    return lambda outputs, y: -bounded(outputs, torch.full_like(y, target))

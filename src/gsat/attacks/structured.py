@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat import _checks
+from gsat._arrays.norms import finite
 from gsat.attacks.ascent import ascend
 from gsat.attacks.base import Attack
 from gsat.attacks.flat import Candidate, Flat
@@ -60,7 +61,7 @@ class Structured(Attack):
         if self.eps == 0 or self.size == 0:
             return oracle.seen(zero)
         here = oracle(self._first(oracle, generator) if first is None else first)
-        if not bool(torch.isfinite(here.losses).all() & torch.isfinite(here.slope).all()):
+        if not finite(here.losses, here.slope):
             raise FloatingPointError("loss or gradient is not finite before anything moved; look at x, y, model")
         if first is not None and not self.ball.rows_are_free:
             return self._ascent(oracle, here, oracle.left + 1, None)

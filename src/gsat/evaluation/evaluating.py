@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,12 +19,12 @@ from tqdm.auto import tqdm
 from gsat import _checks, _defaults
 from gsat._arrays.chunks import take, take_labels
 from gsat._arrays.norms import norm, rows, total
-from gsat._files import append_line, parse_json, read_bytes
+from gsat._arrays.ranks import ALONE, Ranks, joined, shared
 from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE
 from gsat.attacks.masking import warn_of_bounds, warn_of_masking
 from gsat.attacks.precision import HALF
-from gsat.costs import Metric
+from gsat.evaluation.cache import Cache
 from gsat.losses import per_sample_cross_entropy
 from gsat.models import layout
 from gsat.models.modes import frozen
@@ -51,6 +50,7 @@ def evaluate(
     out: str | Path | None = None,
     strength: str | None = None,
     surrogate: Any = None,
+    group: Literal["own", "shared"] = "own",
 ) -> pd.DataFrame:
     """The accuracy of a model or classifier on X, y without attack and under each of the attacks.
 
@@ -77,6 +77,10 @@ def evaluate(
         "fast", "standard" or "strong", how hard all attacks search (`gsat.attacks.strong`); None: as each says.
     surrogate
         Another model or classifier of the same samples, on which "standard" and "strong" also search.
+    group
+        In a program of several processes (torch.distributed): with "own" each evaluates alone; with "shared", where all
+        make the same call with the same samples, each moves its part of every group, and a structure holds across the
+        group, as in one process. All get the same table; the first writes `out`.
 
     Returns
     -------
@@ -94,45 +98,41 @@ def evaluate(
     >>> gsat.evaluate(model, x, y, gsat.attacks.PGD(0.5, steps=5))["attack"].tolist()
     ['none', 'pgd']
     """
-    _checks.not_anndata("X", X, "adata.X")
-    _checks.count("random_state", random_state)
-    if hasattr(model, "estimators_") or hasattr(getattr(model, "estimator_", None), "estimators_"):
-        raise TypeError(
-            f"model must be one model, got a {type(model).__name__} that averages several, whose members see the "
-            "samples each in its own way; evaluate best_estimator_ of a GSATClassifierCV, a member of estimators_, or "
-            'take combine="best"'
-        )
-    model = getattr(model, "best_estimator_", model)  # what GSATClassifierCV chose
-    module, labels = _module_and_labels(model, y)
-    if not isinstance(model, nn.Module):
-        X = model.module_input(X) if batch is None else model.module_input(X, batch)
-    n = len(X)
-    if n == 0 or len(labels) != n:
-        raise ValueError(f"y must have one label per sample of X ({n}, at least 1), got {len(labels)}")
-    groups = _groups(n, _checks.count("group_size", group_size, least=1), random_state, batch)
-    jobs = _jobs(attacks, strength)
-    other = None if surrogate is None else _module_and_labels(surrogate, y)[0]
-    settings = (group_size, random_state, batch, *([] if other is None else [other]))
-    cache = None if out is None else _Cache(Path(out), module, X, labels, settings)
-    like = next(module.parameters(), torch.zeros(()))
-    found = [None if cache is None else cache.get(name, attack) for name, attack, _ in jobs]
-    if None in found:
-        x, known = take(X, groups[0]).to(like), take_labels(labels, groups[0]).to(like.device)
-        new = [attack for (_, attack, _), row in zip(jobs, found, strict=True) if row is None]
-        warn_of_masking(module, x, known, [(attack.loss, attack.strength) for attack in new if attack is not None])
-        warn_of_bounds(x, [attack.bounds for attack in new if attack is not None])
-        masked = _masked(module, x, known, new)
-    table = []
-    for (name, attack, whole), row in zip(
-        tqdm(jobs, disable=not progress, desc="attacks", unit="attack"), found, strict=True
-    ):
-        if row is None:
-            row = _row(name, attack, module, X, labels, [torch.arange(n)] if whole else groups, like, other)
-            row["masked"] = masked.get(attack.eps if attack else 0.0, 0.0)
-            if cache is not None:
-                cache.put(name, attack, row)
-        table.append(row)
-    return pd.DataFrame(table, columns=COLUMNS)
+    _checks.one_of("group", group, ("own", "shared"))
+    with joined() if group == "shared" else nullcontext(ALONE) as ranks:  # from here on others notice where one fails
+        module, X, labels = _prepared(model, X, y, batch)
+        n = len(X)
+        _checks.count("random_state", random_state)
+        groups = _groups(n, _checks.count("group_size", group_size, least=1), random_state, batch)
+        jobs = _jobs(attacks, strength)
+        other = None if surrogate is None else _module_and_labels(surrogate, y)[0]
+        like = next(module.parameters(), torch.zeros(()))
+        if len(set(counts := ranks.gathered(n))) > 1:
+            raise ValueError(f'X must be the same in all processes with group="shared", got {counts} samples')
+        first, cache, masked = ranks.rank == 0, None, {}
+        if first and out is not None:
+            settings = (group_size, random_state, batch, *([] if other is None else [other]))
+            cache = Cache(Path(out), module, X, labels, settings)
+        found = ranks.first([None if cache is None else cache.get(name, attack) for name, attack, _ in jobs])
+        if first and None in found:
+            x, known = take(X, groups[0]).to(like), take_labels(labels, groups[0]).to(like.device)
+            new = [attack for (_, attack, _), row in zip(jobs, found, strict=True) if row is None]
+            warn_of_masking(module, x, known, [(attack.loss, attack.strength) for attack in new if attack is not None])
+            warn_of_bounds(x, [attack.bounds for attack in new if attack is not None])
+            masked = _masked(module, x, known, new)
+        masked = ranks.first(masked)
+        table = []
+        for (name, attack, whole), row in zip(
+            tqdm(jobs, disable=not (progress and first), desc="attacks", unit="attack"), found, strict=True
+        ):
+            if row is None:
+                row = _row(name, attack, module, X, labels, [torch.arange(n)] if whole else groups, like, other, ranks)
+                row["masked"] = masked.get(attack.eps if attack else 0.0, 0.0)
+                row = ranks.first(row)
+                if cache is not None:
+                    cache.put(name, attack, row)
+            table.append(row)
+        return pd.DataFrame(table, columns=COLUMNS)
 
 
 def _row(
@@ -144,13 +144,20 @@ def _row(
     groups: list[Tensor],
     like: Tensor,
     surrogate: nn.Module | None,
+    ranks: Ranks,
 ) -> dict[str, Any]:
+    """The row of an attack; each rank moves its part of a group, and the first all of one that is too small to part."""
     begin = time.perf_counter()
-    hits, loss, length, n = 0, 0.0, 0.0, 0
+    hits = loss = length = n = 0.0
     for group in groups:
-        x, y = take(X, group).to(like), take_labels(labels, group).to(like.device)
+        parted = len(group) >= ranks.world
+        own = torch.tensor_split(group, ranks.world)[ranks.rank] if parted else group
+        if not parted and ranks.rank:
+            continue
+        x, y = take(X, own).to(like), take_labels(labels, own).to(like.device)
         options = {} if surrogate is None else {"surrogate": surrogate}  # an attack of one's own may not know it
-        delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y, **options)
+        with shared(ranks if parted else ALONE):
+            delta = torch.zeros_like(x) if attack is None else attack.perturb(module, x, y, **options)
         moved = x + delta if attack is None else clamped(x + delta, _checks.bounds(attack.bounds, x))
         sample_loss = attack.loss if attack is not None and callable(attack.loss) else per_sample_cross_entropy
         with frozen(module), torch.no_grad():
@@ -161,6 +168,7 @@ def _row(
                 loss += float(total(sample_loss(outputs, known)))
         length += float(norm(rows(delta), dim=1).sum())
         n += len(x)
+    hits, loss, length, n = ranks.sums(hits, loss, length, n)
     return {
         "attack": name,
         "strength": 0.0 if attack is None else float(attack.size),
@@ -168,7 +176,7 @@ def _row(
         "accuracy": hits / n,
         "loss": loss / n,
         "mean_norm": length / n,
-        "n": n,
+        "n": int(n),
         "seconds": time.perf_counter() - begin,
         "search": "" if attack is None else attack.strength,
     }
@@ -239,6 +247,24 @@ def _groups(n: int, group_size: int, random_state: int, batch: Any) -> list[Tens
     return [group for own in batches for group in torch.split(own, group_size)]
 
 
+def _prepared(model: Any, X: Any, y: Any, batch: Any) -> tuple[nn.Module, Any, Any]:
+    """The torch module, the samples as it sees them, and the labels as it numbers them."""
+    _checks.not_anndata("X", X, "adata.X")
+    if hasattr(model, "estimators_") or hasattr(getattr(model, "estimator_", None), "estimators_"):
+        raise TypeError(
+            f"model must be one model, got a {type(model).__name__} that averages several, whose members see the "
+            "samples each in its own way; evaluate best_estimator_ of a GSATClassifierCV, a member of estimators_, or "
+            'take combine="best"'
+        )
+    model = getattr(model, "best_estimator_", model)  # what GSATClassifierCV chose
+    module, labels = _module_and_labels(model, y)
+    if not isinstance(model, nn.Module):
+        X = model.module_input(X) if batch is None else model.module_input(X, batch)
+    if len(X) == 0 or len(labels) != len(X):
+        raise ValueError(f"y must have one label per sample of X ({len(X)}, at least 1), got {len(labels)}")
+    return module, X, labels
+
+
 def _module_and_labels(model: Any, y: Any) -> tuple[nn.Module, Any]:
     """The torch module, and the labels as it numbers them."""
     if isinstance(model, nn.Module):
@@ -250,57 +276,3 @@ def _module_and_labels(model: Any, y: Any) -> tuple[nn.Module, Any]:
     if not np.array_equal(known[np.minimum(labels, len(known) - 1)], np.asarray(y)):
         raise ValueError(f"y must hold only labels the classifier knows ({list(known)})")
     return model.module_, labels
-
-
-class _Cache:
-    """Finished rows in a file, each under a key of the weights, the data, the attack and the groups."""
-
-    def __init__(self, path: Path, module: nn.Module, X: Any, labels: Any, settings: tuple[Any, ...]) -> None:
-        self.path = path
-        digest = hashlib.sha256(f"{module!r} {_exact(settings)}".encode())
-        for name, value in module.state_dict().items():
-            digest.update(f"{name} {_exact(value)}".encode())
-        for begin in range(0, len(X), 1024):
-            chosen = torch.arange(begin, min(begin + 1024, len(X)))
-            digest.update(f"{_exact(take(X, chosen))} {_exact(take(labels, chosen))}".encode())
-        self.base = digest.hexdigest()
-        self.known: dict[str, dict[str, Any]] = {}
-        for line in read_bytes(path).split(b"\n") if path.exists() else []:
-            try:
-                entry = parse_json(str(path), line)
-                self.known[entry["key"]] = {**entry["row"]}
-            except (ValueError, TypeError, KeyError):
-                continue  # a line cut off by a kill: its row is run again
-
-    def _key(self, name: str, attack: Attack | None) -> str:
-        options = None if attack is None else (type(attack).__name__, tuple(vars(attack).items()))
-        return hashlib.sha256(f"{self.base} {name} {_exact(options)}".encode()).hexdigest()
-
-    def get(self, name: str, attack: Attack | None) -> dict[str, Any] | None:
-        """The row, if it is there."""
-        return self.known.get(self._key(name, attack))
-
-    def put(self, name: str, attack: Attack | None, row: dict[str, Any]) -> None:
-        """Append the row."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        append_line(self.path, json.dumps({"key": self._key(name, attack), "row": row}).encode())
-
-
-def _exact(value: Any) -> str:
-    """As repr, but of an array, a metric or a module all entries count: repr leaves out the middle of a long one."""
-    if isinstance(value, Metric):
-        return f"{value!r} {value.fingerprint}"
-    if isinstance(value, nn.Module):
-        weights = " ".join(f"{name} {_exact(weight)}" for name, weight in value.state_dict().items())
-        return f"{value!r} {hashlib.sha256(weights.encode()).hexdigest()}"
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_exact, value))}]"
-    if hasattr(value, "to_numpy"):
-        value = value.to_numpy()
-    if isinstance(value, np.ndarray):
-        entries = repr(value.tolist()) if value.dtype.hasobject else hashlib.sha256(value.tobytes()).hexdigest()
-        return f"{value.dtype} {value.shape} {entries}"
-    return repr(value)
