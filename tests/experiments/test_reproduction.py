@@ -108,10 +108,14 @@ def test_tcga(data_dir, tmp_path):
 def test_hapmap(data_dir, tmp_path):
     found, outcome = whole(feature_selection, Place(tmp_path, data_dir))
     assert set(found["label"]) == {"continent"}
-    assert found.groupby("method", sort=False).size().tolist() == [1, 2, 2, 2]
-    many = found[found["k"] == 100]
+    assert set(found["counted"]) == {"SNPs", "columns"}
+    sizes = found[found["counted"] == "SNPs"].groupby("method", sort=False).size()
+    assert sizes.tolist() == [1, 2, 2, 2, 1, 2, 2, 2]
+    assert sizes.index[1:3].tolist() == ["GroupSparseSelector", "GSAT, trained once"]
+    many = found[(found["k"] == 100) & (found["counted"] == "SNPs")]
     assert (many["accuracy"] > 0.8).all()
-    assert len(outcome.tables["selected"]) == 6
+    assert len(outcome.tables["selected"]) == 24
+    assert len(outcome.tables["own_number"]) == 2
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
