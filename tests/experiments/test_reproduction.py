@@ -12,6 +12,7 @@ import torch
 from gsat.data import Table
 from gsat.experiments import (
     algorithm,
+    basis_selection,
     clean_accuracy,
     feature_selection,
     group_sizes,
@@ -29,8 +30,8 @@ from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
-EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm)
-NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm")
+EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm, basis_selection)
+NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm", "basis")
 
 
 def whole(module, place, seeds=1):
@@ -69,7 +70,7 @@ def small(monkeypatch):
 
     setting._rows.cache_clear()
     setting._loaded.cache_clear()
-    for module in (setting, clean_accuracy, feature_selection):
+    for module in (setting, clean_accuracy, feature_selection, basis_selection):
         monkeypatch.setattr(module, "load", images)
     yield
     setting._rows.cache_clear()
