@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gsat.experiments.selection import Adversary, Gradient, Lasso
+from gsat.experiments.selection import Adversary, Gradient, Lasso, Once
+from gsat.experiments.selection_rivals import MRMR, Boruta, Forest, LassoKnockoffs
 from gsat.selectors.elimination import bump
-from selection_problems import PROBLEMS, RELEVANT, D, Problem
+from selection_problems import INTERACTIONS, PROBLEMS, RELEVANT, Problem
 
 
 def lasso_with_bumps(X: NDArray, y: NDArray, blocks: NDArray, seed: int) -> NDArray:
@@ -42,22 +43,30 @@ METHODS = {
     "LASSO + bumps": lasso_with_bumps,
     "gradient": Gradient(),
     "LassoNet": lassonet,
+    "GSAT, trained once": Once(),
+    "random forest": Forest(),
+    "mRMR": MRMR(),
+    "Boruta": Boruta(),
+    "knockoffs, LASSO": LassoKnockoffs(),
 }
 
 
 def recall(scores: NDArray, problem: Problem) -> float:
-    first = np.argsort(-scores, kind="stable")[:RELEVANT]
-    return len(np.intersect1d(first, problem.relevant)) / RELEVANT
+    k = len(problem.relevant)
+    first = np.argsort(-scores, kind="stable")[:k]
+    return len(np.intersect1d(first, problem.relevant)) / k
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--interactions", action="store_true", help="the problems of pure interaction instead")
     options = parser.parse_args()
+    problems = INTERACTIONS if options.interactions else PROBLEMS
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # LassoNet is ten times slower without
-    heads = [*PROBLEMS, "mean", "seconds"]
+    heads = [*problems, "mean", "seconds"]
     print(f"recall in percent, mean ± standard deviation over the seeds {options.seeds}")
     print(f"{'':<20}" + "".join(f"{head:>20}" for head in heads))
     for name in options.methods:
@@ -65,11 +74,11 @@ def main() -> None:
         found = np.array(
             [
                 [
-                    100 * recall(METHODS[name](p.X, p.y, np.arange(D), seed), p)
+                    100 * recall(METHODS[name](p.X, p.y, np.arange(p.X.shape[1]), seed), p)
                     for seed in options.seeds
                     for p in [make(seed)]
                 ]
-                for make in PROBLEMS.values()
+                for make in problems.values()
             ]
         )
         each = (time.process_time() - begin) / found.size

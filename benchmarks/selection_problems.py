@@ -3,6 +3,8 @@
 Each gives 600 samples, two classes, and the positions of the ten features that the label depends on. Every relevant
 feature has five decoys, correlated with it at RHO = 0.8 (between the underlying normal variables) and of no use beside
 it; the other 1,940 features are independent noise. The columns are in random order.
+
+Two more, `INTERACTIONS`, have four and two relevant features among 50, the labels depending on pairs of them.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from scipy.special import ndtr
 from sklearn.datasets import make_classification
 
 N, D, RELEVANT, DECOYS, RHO = 600, 2000, 10, 5, 0.8
+FEW = 50  # features of the problems of pure interaction
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,31 @@ def squares_and_sines(seed: int) -> Problem:
     return _padded(x, _split(target), rng)
 
 
+def xor(seed: int) -> Problem:
+    """The sign of x1·x2 + x3·x4 for normal features, of which none tells anything alone.
+
+    Four relevant features with their decoys among 50: among 2,000, no method finds any of them in 600 samples.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(N, 4))
+    return _padded(x, (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] > 0).astype(np.int64), rng, width=FEW)
+
+
+def ring(seed: int) -> Problem:
+    """Whether two normal features lie in a ring: half of the samples, between two radii; 50 features in all."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(N, 2))
+    radius = np.square(x).sum(1)
+    low, high = np.quantile(radius, [0.25, 0.75])
+    return _padded(x, ((radius > low) & (radius < high)).astype(np.int64), rng, width=FEW)
+
+
 PROBLEMS: dict[str, Callable[[int], Problem]] = {
     "friedman": friedman,
     "make_classification": hypercube,
     "squares and sines": squares_and_sines,
 }
+INTERACTIONS: dict[str, Callable[[int], Problem]] = {"xor": xor, "ring": ring}
 
 
 def _split(target: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -75,11 +98,12 @@ def _padded(
     y: NDArray[np.int64],
     rng: np.random.Generator,
     margin: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda normal: normal,
+    width: int = D,
 ) -> Problem:
     """The relevant columns among their decoys and noise, all with the same margin, in random order."""
     near = np.repeat(relevant, DECOYS, axis=1)
     decoys = RHO * near + np.sqrt(1 - RHO**2) * rng.normal(size=near.shape)
-    noise = rng.normal(size=(N, D - RELEVANT * (1 + DECOYS)))
+    noise = rng.normal(size=(N, width - relevant.shape[1] * (1 + DECOYS)))
     X = margin(np.concatenate([relevant, decoys, noise], axis=1)).astype(np.float32)
-    order = rng.permutation(D)
-    return Problem(X[:, order], y, np.flatnonzero(order < RELEVANT))
+    order = rng.permutation(width)
+    return Problem(X[:, order], y, np.flatnonzero(order < relevant.shape[1]))

@@ -12,6 +12,7 @@ import torch
 from gsat.data import Table
 from gsat.experiments import (
     algorithm,
+    basis_selection,
     clean_accuracy,
     feature_selection,
     group_sizes,
@@ -29,8 +30,8 @@ from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
-EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm)
-NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm")
+EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm, basis_selection)
+NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm", "basis")
 
 
 def whole(module, place, seeds=1):
@@ -69,7 +70,7 @@ def small(monkeypatch):
 
     setting._rows.cache_clear()
     setting._loaded.cache_clear()
-    for module in (setting, clean_accuracy, feature_selection):
+    for module in (setting, clean_accuracy, feature_selection, basis_selection):
         monkeypatch.setattr(module, "load", images)
     yield
     setting._rows.cache_clear()
@@ -108,10 +109,14 @@ def test_tcga(data_dir, tmp_path):
 def test_hapmap(data_dir, tmp_path):
     found, outcome = whole(feature_selection, Place(tmp_path, data_dir))
     assert set(found["label"]) == {"continent"}
-    assert found.groupby("method", sort=False).size().tolist() == [1, 2, 2, 2]
-    many = found[found["k"] == 100]
+    assert set(found["counted"]) == {"SNPs", "columns"}
+    sizes = found[found["counted"] == "SNPs"].groupby("method", sort=False).size()
+    assert sizes.tolist() == [1, 2, 2, 2, 1, 2, 2, 2]
+    assert sizes.index[1:3].tolist() == ["GroupSparseSelector", "GSAT, trained once"]
+    many = found[(found["k"] == 100) & (found["counted"] == "SNPs")]
     assert (many["accuracy"] > 0.8).all()
-    assert len(outcome.tables["selected"]) == 6
+    assert len(outcome.tables["selected"]) == 24
+    assert len(outcome.tables["own_number"]) == 2
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)

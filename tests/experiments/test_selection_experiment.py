@@ -99,7 +99,9 @@ def test_the_protocol(table, tmp_path):
     seen = []
     protocol = Protocol({**chosen, "LASSO": METHODS["LASSO"]}, ks=(1, 3), seeds=(0, 7), n_outer=80, eta0=5e-3)
     results = select_and_retrain(table, protocol, on_result=seen.append)
-    assert len(results) == len(seen) == 2 * (1 + 3 * 2)
+    assert len(results) == len(seen) == 2 * (1 + 3 * 2 + 1)
+    itself = results[results["method"] == "LASSO, its own number"]
+    assert itself["k"].between(3, 15).all()
     mean = summary(results).set_index(["method", "k"])["mean"]
     assert mean["truth", 3] > 80
     assert mean["truth", 3] > mean["truth", 1] + 10
@@ -116,7 +118,7 @@ def test_the_protocol(table, tmp_path):
     assert config["ks"] == [1, 3]
     assert config["methods"]["LASSO"] == {"kind": "Lasso", "n_path": 30, "span": 30.0, "standardize": True}
     assert (tmp_path / "out" / "summary.csv").read_text().splitlines()[0] == "method,k,mean,std"
-    assert len((tmp_path / "out" / "results.csv").read_text().splitlines()) == 15
+    assert len((tmp_path / "out" / "results.csv").read_text().splitlines()) == 17
 
 
 @pytest.mark.parametrize("name", ["friedman", "make_classification", "squares and sines"])

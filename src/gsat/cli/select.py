@@ -29,6 +29,12 @@ def select(
     out: Annotated[Path, typer.Option(help="The table, .csv or .tsv; a picture of the scores goes beside it.")] = Path(
         "features.csv"
     ),
+    fdr: Annotated[
+        float | None,
+        typer.Option(
+            help="As many as knockoffs allow with this share of false ones, as 0.1; k then says how many are meant."
+        ),
+    ] = None,
     n_resamples: Annotated[
         int, typer.Option(help="Halves of the samples on which it is repeated, to tell how stable it is; 0: none.")
     ] = 10,
@@ -72,18 +78,21 @@ def select(
     tuned = {"n_outer": n_outer, "group_size": group_size, "budget": budget, "alpha": alpha}
     selector = GroupSparseSelector(
         k,
+        fdr=fdr,
         n_resamples=n_resamples,
         random_state=seed,
         verbose=int(sys.stderr.isatty() and not as_json),
         **{name: value for name, value in tuned.items() if value is not None},  # type: ignore[arg-type]
     )
     frame = rank(table, selector)
-    chosen = frame if whole else frame.head(k)
+    chosen = frame if whole else frame.head(max(k, selector.k_))
     content = {out.name: table_bytes(out, chosen, raw_text=raw_text), drawn.name: picture(chosen)}
     write_together(out.parent, content)
     if as_json:
         typer.echo(chosen.to_json(orient="records"))
         return
     typer.echo(visible(chosen.head(SHOWN).to_string(index=False, float_format=lambda value: f"{value:.4g}")))
+    if fdr is not None:
+        typer.echo(f"{selector.k_} features chosen at a false discovery rate of {fdr:g}")
     more = f"{len(chosen) - SHOWN} more rows in {out}" if len(chosen) > SHOWN else f"table: {out}"
     typer.echo(f"{more}   picture: {drawn}")

@@ -16,6 +16,7 @@ PAPER = {  # name: module
     "biology": "biology",
     "algorithm": "algorithm",
     "selection": "feature_selection",
+    "basis": "basis_selection",
     "tcga-clean": "clean_accuracy",
     "speed": "iteration_time",
     "lam-alpha": "lam_and_alpha",
@@ -24,7 +25,7 @@ PAPER = {  # name: module
     "transfer": "transfer",
 }
 EXPERIMENTS = {**PAPER, "shifts": "shifts"}  # and what goes beyond the paper
-OWN_SOLVER = ("algorithm", "selection", "speed", "shifts")  # they compare solvers, or have one for a reason
+OWN_SOLVER = ("algorithm", "selection", "basis", "speed", "shifts")  # they compare solvers, or have one for a reason
 SCALES = ("quick", "cpu", "overnight", "paper")
 
 

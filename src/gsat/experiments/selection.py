@@ -6,8 +6,8 @@ A method gives a score to each block of columns (a block is a column where nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from torch import Generator
 
 from gsat import _defaults, models
@@ -25,6 +26,7 @@ from gsat._files import replace_files
 from gsat.data import Table
 from gsat.defences import ERM
 from gsat.estimators.baselines import ERMClassifier
+from gsat.estimators.gsat import GSATClassifier
 from gsat.selectors.selector import GroupSparseSelector
 from gsat.training.loop import gdadmm
 
@@ -42,7 +44,30 @@ class Adversary:
     def __call__(self, X: NDArray[Any], y: NDArray[Any], blocks: NDArray[np.int64], seed: int) -> Scores:
         """The share of the effort on each block."""
         selector = GroupSparseSelector(self.k, feature_groups=blocks, random_state=seed, **self.options).fit(X, y)
-        return _by_block(selector.scores_, blocks, np.maximum)
+        return by_block(selector.scores_, blocks, np.maximum)
+
+
+@dataclass(frozen=True)
+class Once:
+    """The paper's selection: one network is trained against the group-sparse adversary, the columns of Δ are sorted.
+
+    Δ is that of n_groups random groups of training samples for the trained network, in units of a column's deviation.
+    Blocks that the adversary moves in no group have no score. options: of `GSATClassifier`.
+    """
+
+    n_groups: int = 20
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, X: NDArray[Any], y: NDArray[Any], blocks: NDArray[np.int64], seed: int) -> Scores:
+        """√(Σ_i Σ_{j in block} Δ_ij²)."""
+        own = {"n_outer": 300, "hidden": 100, **self.options}
+        net = GSATClassifier("group-sparse", feature_groups=blocks.tolist(), random_state=seed, **own).fit(X, y)
+        rng = np.random.default_rng(seed)
+        square = np.zeros(X.shape[1])
+        for _ in range(self.n_groups):
+            rows = np.sort(rng.choice(len(X), min(net.group_size, len(X)), replace=False))
+            square += np.square((net.perturb(X[rows], y[rows]) / net.scale_).astype(np.float64)).sum(0)
+        return np.sqrt(by_block(square, blocks, np.add))
 
 
 @dataclass(frozen=True)
@@ -59,26 +84,55 @@ class Lasso:
 
     def __call__(self, X: NDArray[Any], y: NDArray[Any], blocks: NDArray[np.int64], seed: int) -> Scores:
         """The number of penalties of the path at which a block is in, and the size of its weight as it enters."""
-        Z = Standardised(X, *mean_and_scale(X))[:].astype(np.float64) if self.standardize else np.asarray(X, np.float64)
+        Z = self._scaled(X)
         classes = np.unique(y)
         entered = np.zeros(Z.shape[1])
         for label in classes[1:] if len(classes) == 2 else classes:
             entered = np.maximum(entered, self._path(Z, y == label, seed))
-        return _by_block(entered, blocks, np.maximum)
+        return by_block(entered, blocks, np.maximum)
+
+    def own_number(self, X: NDArray[Any], y: NDArray[Any], blocks: NDArray[np.int64], seed: int) -> int:
+        """How many blocks the LASSO keeps at the penalty of its path that predicts best in a cross-validation."""
+        Z = self._scaled(X)
+        hits = np.zeros(self.n_path)
+        for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(Z, y):
+            classes, models = self._models(Z[train], y[train], seed)
+            for step in range(self.n_path):
+                values = np.column_stack([path[step].decision_function(Z[test]) for path in models])
+                guess = (values[:, 0] > 0).astype(int) if len(models) == 1 else values.argmax(1)
+                hits[step] += np.sum(classes[guess] == y[test])
+        _, models = self._models(Z, y, seed)
+        kept = np.any([path[int(hits.argmax())].coef_[0] != 0 for path in models], axis=0)
+        return len(np.unique(blocks[kept]))
+
+    def _models(self, Z: NDArray[np.float64], y: NDArray[Any], seed: int) -> tuple[NDArray[Any], list[list[Any]]]:
+        """The classes, and the path of each of them against the others; of two classes the second has one."""
+        classes = np.unique(y)
+        told = classes[1:] if len(classes) == 2 else classes
+        return classes, [list(self._fitted(Z, y == label, seed)) for label in told]
+
+    def _fitted(self, Z: NDArray[np.float64], y: NDArray[np.bool_], seed: int) -> Iterator[LogisticRegression]:
+        """The models of the path, the largest penalty first."""
+        least = 1 / np.abs(Z.T @ (y - y.mean())).max()  # the inverse penalty at which the first column enters
+        for c in least * np.geomspace(1, self.span, self.n_path + 1)[1:]:
+            yield LogisticRegression(
+                C=c, solver="liblinear", tol=1e-3, max_iter=300, intercept_scaling=INTERCEPT, random_state=seed, **L1
+            ).fit(Z, y)
+
+    def _scaled(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        found = Standardised(X, *mean_and_scale(X))[:] if self.standardize else X
+        return np.asarray(found, np.float64)
 
     def _path(self, Z: NDArray[np.float64], y: NDArray[np.bool_], seed: int) -> Scores:
         entered = np.zeros(Z.shape[1])
-        least = 1 / np.abs(Z.T @ (y - y.mean())).max()  # the inverse penalty at which the first column enters
-        for step, c in enumerate(least * np.geomspace(1, self.span, self.n_path + 1)[1:]):
-            model = LogisticRegression(
-                C=c, solver="liblinear", tol=1e-3, max_iter=300, intercept_scaling=INTERCEPT, random_state=seed, **L1
-            )
-            size = np.abs(model.fit(Z, y).coef_[0])
+        for step, model in enumerate(self._fitted(Z, y, seed)):
+            size = np.abs(model.coef_[0])
             new = (entered == 0) & (size > 0)
             entered[new] = self.n_path - step + size[new] / (1 + size[new])
         return entered
 
 
+FOLDS = 3  # of the cross-validation in which the LASSO chooses its penalty
 INTERCEPT = 100.0  # liblinear penalises the intercept too; times 100 it hardly does
 # the L1 penalty by the name that the installed scikit-learn has for it
 L1 = {"l1_ratio": 1.0} if signature(LogisticRegression).parameters["penalty"].default != "l2" else {"penalty": "l1"}
@@ -121,7 +175,10 @@ class Gradient:
         point = x.clone().requires_grad_()
         (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(net(point), target, reduction="sum"), point)
         square = slope.double().square().sum(0).numpy()
-        return np.sqrt(_by_block(square, blocks, np.add))
+        return np.sqrt(by_block(square, blocks, np.add))
+
+
+OWN_NUMBER = ", its own number"  # of features: what is added to the name of the LASSO
 
 
 def retrained_accuracy(
@@ -157,8 +214,8 @@ class Protocol:
         about = {name: getattr(self, name) for name in ("ks", "seeds", "test_fraction", "n_outer", "eta0")}
         methods: dict[str, Any] = {}
         for name, method in self.methods.items():
-            options = asdict(method) if isinstance(method, Adversary | Lasso | Gradient) else {}
-            methods[name] = {"kind": type(method).__name__, **options}
+            settings: dict[str, Any] = asdict(method) if is_dataclass(method) and not isinstance(method, type) else {}
+            methods[name] = {"kind": type(method).__name__, **settings}
         return {**about, "methods": methods}
 
 
@@ -166,6 +223,8 @@ def select_and_retrain(
     table: Table, protocol: Protocol, *, on_result: Callable[[dict[str, Any]], None] = lambda row: None
 ) -> pd.DataFrame:
     """The paper's protocol: a row per seed, method and k, with the accuracy on the test side; k = 0 means all blocks.
+
+    The LASSO has a row more, for the number of blocks that it keeps by itself, as in the paper.
 
     k counts the blocks of `table.feature_groups` (three columns of a SNP are one), or columns where there are none.
     """
@@ -185,9 +244,12 @@ def select_and_retrain(
         record(seed=seed, method="all", k=0, accuracy=accuracy)
         for name, method in protocol.methods.items():
             order = np.argsort(-method(train.X, train.codes, blocks, seed), kind="stable")
-            for k in protocol.ks:
+            cuts = [(name, k) for k in protocol.ks]
+            if isinstance(method, Lasso):
+                cuts.append((name + OWN_NUMBER, method.own_number(train.X, train.codes, blocks, seed)))
+            for label, k in cuts:
                 columns = np.flatnonzero(np.isin(blocks, order[:k]))
-                record(seed=seed, method=name, k=k, accuracy=retrained_accuracy(train, test, columns, **options))
+                record(seed=seed, method=label, k=k, accuracy=retrained_accuracy(train, test, columns, **options))
     return pd.DataFrame(rows)
 
 
@@ -209,7 +271,8 @@ def write(out: Path, results: pd.DataFrame, config: Mapping[str, Any]) -> None:
     replace_files(out, files)
 
 
-def _by_block(values: Scores, blocks: NDArray[np.int64], join: np.ufunc) -> Scores:
-    joined = np.zeros(int(blocks.max()) + 1)
+def by_block(values: Scores, blocks: NDArray[np.int64], join: np.ufunc) -> Scores:
+    """The sum (np.add) or the largest (np.maximum) of the values of each block's columns."""
+    joined = np.full(int(blocks.max()) + 1, 0.0 if join is np.add else -np.inf)
     join.at(joined, blocks, values)
     return joined

@@ -27,8 +27,8 @@ def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row each: rank, name, score; with resamples also selection_frequency and the interval score_low,
-        score_high.
+        One row each: rank, name, score; with fdr also statistic and chosen, with resamples also selection_frequency and
+        the interval score_low, score_high.
     """
     X = table.X.reshape(len(table), -1)
     groups = table.feature_groups
@@ -43,6 +43,9 @@ def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
             "score": fitted.scores_[order],
         }
     )
+    if selector.fdr is not None:
+        frame["statistic"] = fitted.statistic_[order]
+        frame["chosen"] = fitted.get_support()[order]
     if selector.n_resamples > 0:
         frame["selection_frequency"] = fitted.selection_frequency_[order]
         frame[["score_low", "score_high"]] = fitted.scores_interval_[order]

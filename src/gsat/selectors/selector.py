@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from gsat import _checks, _defaults
+from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import block_numbers, flat_labels
 from gsat.estimators.given import labelled
 from gsat.selectors.common import FromAdversary, cut
 from gsat.selectors.elimination import Elimination, n_rounds
+from gsat.selectors.knockoffs import knockoffs, threshold
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -34,6 +36,11 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         Features to keep; with feature_groups, blocks.
     feature_groups
         One block for each feature; blocks are then ranked.
+    fdr
+        The share of false features among those that are chosen, in expectation: None keeps k; a number, such as 0.1,
+        keeps as many as a threshold finds that knockoffs calibrate (`gsat.selectors.knockoffs`), none where it finds
+        none. k is then how many the rounds are meant for. Fewer than 1/fdr features are never chosen. It holds as far
+        as the features are normal and their covariance is known, not for features that repeat each other.
     n_resamples
         Above 0, all is repeated on that many random halves of the samples, classes in proportion.
     n_groups
@@ -57,6 +64,8 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         Each feature's share of the effort; with resamples the mean.
     ranking_
         1 for the best feature.
+    statistic_, threshold_
+        With fdr: each feature's share of the effort less that of its knockoff, and the least with which it is chosen.
     scores_interval_, selection_frequency_
         With resamples: a 95 % interval of the mean score, and the share of halves in which the feature was chosen.
 
@@ -71,6 +80,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
 
     k: int = field(default=100, kw_only=False)
     feature_groups: Any = None
+    fdr: float | None = None
     n_resamples: int = 0
     n_groups: int = 20
     budget: float = 0.03
@@ -114,20 +124,30 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
             blocks = block_numbers(labels).numpy()
         n_blocks = int(blocks.max()) + 1
         k = cut("k", self.k, n_blocks)
+        columns = blocks
+        if self.fdr is not None:  # the adversary is offered a knockoff of each feature too
+            X, columns = _beside_knockoffs(X, blocks, int(rng.randint(2**31 - 1)))
         halves: list[Any] = [_half(y, rng) for _ in range(self.n_resamples)] or [slice(None)]  # a slice is no copy
         names = ("budget", "alpha", "n_inner", "n_outer", "n_groups", "group_size", "hidden", "eta0", "curved")
         elimination = Elimination(**{name: getattr(self, name) for name in names})
         seeds = [int(rng.randint(2**31 - 1)) for _ in halves]
-        total = len(halves) * n_rounds(n_blocks, k)
+        each = 1 if self.fdr is None else 2
+        total = len(halves) * n_rounds(each * n_blocks, each * k)
         with tqdm(total=total, disable=not self.verbose, desc="group-sparse", unit="round") as bar:
             rounds = np.array(
                 [
-                    elimination.shares(X[rows], codes[rows], blocks, k, seed, bar.update)
+                    elimination.shares(X[rows], codes[rows], columns, each * k, seed, bar.update)
                     for rows, seed in zip(halves, seeds, strict=True)
                 ]
             )
+        statistic: NDArray[np.float64] | None = None
+        if self.fdr is not None:
+            differences = rounds[:, :n_blocks] - rounds[:, n_blocks:]
+            rounds, statistic = rounds[:, :n_blocks], differences.mean(0)
+            self.threshold_ = threshold(statistic, self.fdr)
+            self.statistic_ = statistic[blocks]
         mean = rounds.mean(0)
-        order = np.argsort(-mean, kind="stable")
+        order = np.argsort(-(mean if statistic is None else statistic), kind="stable")
         rank = np.empty(n_blocks, dtype=np.int64)
         rank[order] = np.arange(1, n_blocks + 1)
         self.scores_, self.ranking_ = mean[blocks], rank[blocks]
@@ -136,7 +156,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
             spread = 1.96 * rounds.std(0, ddof=1 if len(rounds) > 1 else 0) / np.sqrt(len(rounds))
             self.selection_frequency_ = chosen.mean(0)[blocks]
             self.scores_interval_ = np.stack([mean - spread, mean + spread], axis=1)[blocks]
-        self.k_ = k
+        self.k_ = k if statistic is None else int((statistic >= self.threshold_).sum())
         return self
 
     def _check_numbers(self) -> None:
@@ -144,12 +164,21 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         _checks.count("n_resamples", self.n_resamples)
         for name in ("n_groups", "n_inner", "n_outer", "group_size", "hidden"):
             _checks.count(name, getattr(self, name), least=1)
+        if self.fdr is not None:
+            _checks.number("fdr", self.fdr, above=0, below=1)
         for name in ("eta0", "budget"):
             _checks.number(name, getattr(self, name), above=0)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "ranking_")
         return np.asarray(self.ranking_ <= self.k_)
+
+
+def _beside_knockoffs(X: Any, blocks: NDArray[np.int64], seed: int) -> tuple[Any, NDArray[np.int64]]:
+    """Standardised samples with knockoffs of all columns on their right, and the block of each of both."""
+    Z = Standardised(X, *mean_and_scale(X))[:].astype(np.float64)
+    copies = knockoffs(Z, blocks, np.random.default_rng(seed))
+    return np.hstack([Z, copies]).astype(np.float32), np.concatenate([blocks, blocks + int(blocks.max()) + 1])
 
 
 def _half(y: NDArray[Any], rng: Any) -> NDArray[np.int64]:
