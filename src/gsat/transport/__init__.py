@@ -1,9 +1,7 @@
 """Group optimal transport between discrete distributions, for checking theory on small problems."""
 
+from gsat.transport.results import Transform, Transport, WorstRisk
 from gsat.transport.values import (
-    Transform,
-    Transport,
-    WorstRisk,
     c_transform,
     check_permutation_invariance,
     dual,
