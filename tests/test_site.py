@@ -151,6 +151,7 @@ def test_versions_agree():
 
 def test_the_lowest_versions_are_those_of_the_project():
     lowest = loaded(ROOT / "tests" / "lowest.py").lowest
-    assert lowest("scikit-learn>=1.6") == "scikit-learn==1.6.*"
+    assert lowest("scikit-learn>=1.6", []) == "scikit-learn==1.6.*"
+    assert lowest("torch>=2.4", ["numpy==2.0", "torch==2.13.0"]) == "torch==2.13.0"
     with pytest.raises(ValueError, match="must read 'name>=version', got 'numpy'"):
-        lowest("numpy")
+        lowest("numpy", [])

@@ -157,7 +157,11 @@ class TorchClassifier(FittedClassifier, Certified):
     def _class_weights(self, y: NDArray[Any], weights: NDArray[np.float64] | None) -> Any:
         if self.class_weight is None:
             return None
-        return compute_class_weight(self.class_weight, classes=self.classes_, y=y, sample_weight=weights)
+        found = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if weights is None or self.class_weight != "balanced":
+            return found
+        total = np.bincount(self._codes(y), weights, len(found))  # scikit-learn itself takes weights from 1.7 on
+        return total.sum() / (len(total) * total)
 
     def _chance(self, targets: NDArray[Any]) -> float:
         share = np.bincount(targets, minlength=len(self.classes_)) / len(targets)
