@@ -1,6 +1,7 @@
 """`gsat train` with a metric, and with settings that are chosen on the batches of the training samples."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from gsat.estimators import leaving_out
 
 QUICK = ["--n-outer", "15", "--n-inner", "2", "--group-size", "40", "--eta0", "0.01"]
 COLUMNS = ["--label", "kind", "--batch", "lab"]
+UNPREPARED = ["--choose", "--prepare", "none", "--calibrate"]
 
 
 def genes(path):
@@ -41,6 +43,21 @@ def samples(tmp_path_factory):
     path = tmp_path_factory.mktemp("samples") / "samples.csv"
     frame.to_csv(path, index=False)
     return path
+
+
+@pytest.fixture(scope="module")
+def all_chosen(samples, tmp_path_factory):
+    """A run whose settings and preparation were chosen, and what its command said; changed in copies alone."""
+    out = tmp_path_factory.mktemp("chosen") / "run"
+    return out, json.loads(run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--json").stdout)
+
+
+@pytest.fixture(scope="module")
+def unprepared(samples, tmp_path_factory):
+    """A run whose settings were chosen for samples as they are, calibrated; changed in copies alone."""
+    out = tmp_path_factory.mktemp("unprepared") / "run"
+    run("train", samples, *COLUMNS, *QUICK, *UNPREPARED, "--out", out)
+    return out
 
 
 @pytest.mark.parametrize(
@@ -82,9 +99,8 @@ def test_what_is_said_of_batches_is_true(samples, options, uses, tmp_path):
     assert not any(line.startswith("metric ") for line in said.splitlines())
 
 
-def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, tmp_path):
-    out = tmp_path / "run"
-    found = json.loads(run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out, "--json").stdout)
+def test_choosing_writes_how_all_candidates_did_and_trains_the_best(samples, all_chosen, tmp_path):
+    out, found = all_chosen
     tried = pd.read_csv(out / "choice.csv")
     config = json.loads((out / "config.json").read_text())
     best = tried.iloc[0]
@@ -120,11 +136,10 @@ def test_a_metric_of_batches_needs_them(samples, tmp_path):
     assert "--metric between needs --batch to tell the batches, got none" in said
 
 
-def test_a_chosen_run_is_resumed_with_what_was_chosen(samples, tmp_path):
-    out = tmp_path / "run"
-    run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--out", out)
+def test_a_chosen_run_is_resumed_with_what_was_chosen(samples, unprepared, tmp_path):
+    out = shutil.copytree(unprepared, tmp_path / "run")
     before = gsat.load(out).predict_proba(genes(samples), labs_of(samples))
-    again = run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--out", out, "--resume")
+    again = run("train", samples, *COLUMNS, *QUICK, *UNPREPARED, "--out", out, "--resume")
     assert "chosen" in again.output
     np.testing.assert_allclose(gsat.load(out).predict_proba(genes(samples), labs_of(samples)), before, atol=1e-6)
     said = " ".join(run("train", samples, *COLUMNS, *QUICK, "--out", out, "--resume", code=2).output.split())
@@ -215,13 +230,12 @@ def test_bad_options_are_told(samples, options, words, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(samples, tmp_path):
+def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(samples, all_chosen, tmp_path):
     """The shifts of these samples are large: a centred model wins."""
-    out, one = tmp_path / "run", tmp_path / "one.csv"
-    said = run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out).output
+    out, one = shutil.copytree(all_chosen[0], tmp_path / "run"), tmp_path / "one.csv"
     assert gsat.load(out).prepare == "centre"
     assert gsat.load(out / "model-single").prepare != "centre"
-    assert "model-single" in said
+    assert "model-single" in all_chosen[1]["for single samples"]
     pd.read_csv(samples).head(1).to_csv(one, index=False)
     told = run("predict", out, one, "--label", "kind", "--out", tmp_path / "p.csv", code=2).output
     assert "model-single was trained beside it for that" in " ".join(told.split()).replace("- ", "-")
@@ -233,9 +247,8 @@ def test_what_needs_whole_batches_has_a_model_for_single_samples_beside_it(sampl
     assert not (out / "model-single").exists()
 
 
-def test_an_average_that_needs_no_batch_predicts_and_tells_how_sure_it_may_be(samples, tmp_path):
-    out = tmp_path / "run"
-    run("train", samples, *COLUMNS, *QUICK, "--choose", "--prepare", "none", "--calibrate", "--out", out)
+def test_an_average_that_needs_no_batch_predicts_and_tells_how_sure_it_may_be(samples, unprepared, tmp_path):
+    out = unprepared
     assert len(gsat.load(out).estimators_) > 1
     far = pd.read_csv(samples)
     far.loc[:, "g0":"g5"] *= 50
@@ -247,9 +260,8 @@ def test_an_average_that_needs_no_batch_predicts_and_tells_how_sure_it_may_be(sa
     assert "models predict together" in " ".join(metrics["warnings"])
 
 
-def test_a_gap_in_the_batches_is_no_reason_to_centre_all_samples_together(samples, tmp_path):
-    out, gap = tmp_path / "run", tmp_path / "gap.csv"
-    run("train", samples, *COLUMNS, *QUICK, "--choose", "--out", out)
+def test_a_gap_in_the_batches_is_no_reason_to_centre_all_samples_together(samples, all_chosen, tmp_path):
+    out, gap = shutil.copytree(all_chosen[0], tmp_path / "run"), tmp_path / "gap.csv"
     config = json.loads((out / "config.json").read_text())
     config["prepare"] = "none"  # as where the best member is not centred, but another one is
     (out / "config.json").write_text(json.dumps(config))

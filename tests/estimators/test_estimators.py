@@ -23,18 +23,19 @@ from gsat.estimators.folder import seal
 from strategies import same_rows
 
 QUICK = {"n_outer": 60, "eta0": 1e-2, "hidden": 30, "random_state": 0}
+SHORT = {"n_outer": 12, "eta0": 5e-2, "hidden": 8, "random_state": 0}  # the checks fit some hundred times
 ESTIMATORS = [
-    gsat.GSATClassifier(n_inner=4, **QUICK),
-    gsat.ERMClassifier(**QUICK),
-    gsat.FGMClassifier(**QUICK),
-    gsat.FGSMClassifier(**QUICK),
-    gsat.PGDClassifier(n_inner=4, **QUICK),
-    gsat.UniversalATClassifier(**QUICK),
-    gsat.StructuredATClassifier(k=1, n_inner=4, **QUICK),
-    gsat.GroupDROClassifier(**QUICK),
-    gsat.CORALClassifier(**QUICK),
-    gsat.RandomDrawsClassifier(**QUICK),
-    gsat.GSATRegressor(n_inner=4, **QUICK),
+    gsat.GSATClassifier(n_inner=3, **SHORT),
+    gsat.ERMClassifier(**SHORT),
+    gsat.FGMClassifier(**SHORT),
+    gsat.FGSMClassifier(**SHORT),
+    gsat.PGDClassifier(n_inner=3, **SHORT),
+    gsat.UniversalATClassifier(**SHORT),
+    gsat.StructuredATClassifier(k=1, n_inner=3, **SHORT),
+    gsat.GroupDROClassifier(**SHORT),
+    gsat.CORALClassifier(**SHORT),
+    gsat.RandomDrawsClassifier(**SHORT),
+    gsat.GSATRegressor(n_inner=3, **SHORT),
 ]
 
 

@@ -272,12 +272,14 @@ def test_dark_mode_follows_the_system_and_the_switch(browser, pages):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width", [320, 390, 768])
-def test_narrow_screens_do_not_scroll_sideways(browser, pages, name, width):
-    page = Opened(browser, pages[name], viewport={"width": width, "height": 800}, is_mobile=True)
+def test_narrow_screens_do_not_scroll_sideways(browser, pages, name):
+    page = Opened(browser, pages[name], viewport={"width": 768, "height": 800}, is_mobile=True)
     page.page.eval_on_selector_all("details summary", "all => all.forEach(one => one.click())")
     assert page.count("details:not([open])") == 0
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    for width in (768, 390, 320):  # as a window that becomes narrower: what is too wide for one stays to be seen
+        page.page.set_viewport_size({"width": width, "height": 800})
+        page.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
 
 

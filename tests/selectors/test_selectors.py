@@ -7,7 +7,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import gsat
 
 QUICK = {"n_outer": 30, "n_inner": 3, "hidden": 20, "n_groups": 3, "random_state": 0}
-SELECTORS = [gsat.GroupSparseSelector(k=1, **QUICK), gsat.LowRankBasis(n_components=1, eta0=1e-2, **QUICK)]
+CHECKED = {**QUICK, "n_outer": 8, "n_inner": 2, "hidden": 6, "n_groups": 2}  # the checks fit some fifty times
+SELECTORS = [gsat.GroupSparseSelector(k=1, **CHECKED), gsat.LowRankBasis(n_components=1, eta0=1e-2, **CHECKED)]
 OPTIONS = {
     "n_outer": 150,
     "n_inner": 6,
