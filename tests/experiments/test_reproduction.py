@@ -23,6 +23,7 @@ from gsat.experiments import (
     transfer,
 )
 from gsat.experiments.plan import Place
+from gsat.experiments.selection import OWN_NUMBER
 from gsat.experiments.setting import SCALES
 from gsat.experiments.timing import Times, alternate
 from gsat.report import build
@@ -297,12 +298,13 @@ def test_the_ranking_that_is_best_is_named():
         for seed in (0, 1)
         for method, k, at in (
             ("all", 0, 0.97), ("GroupSparseSelector", 5, 0.7), ("GroupSparseSelector", 100, 0.9), ("LASSO", 5, 0.6),
-            ("LASSO", 100, 0.88),
+            ("LASSO", 100, 0.88), ("LASSO" + OWN_NUMBER, 40, 0.85),
         )
     ]  # fmt: skip
     outcome = feature_selection.finish(pd.DataFrame(rows), QUICK)
     assert outcome.headline == (
-        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5 (all SNPs 97.5); GSAT's mean difference over k: +6.0 to LASSO"
+        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5, LASSO with its own 40 85.5 (all 97.5); "
+        "GSAT's mean difference over k: +6.0 to LASSO"
     )
     gaps = outcome.tables["differences"].set_index("case")
     assert gaps.loc["continent, 5 SNPs", "difference"] == pytest.approx(10)
