@@ -70,7 +70,7 @@ def test_where_a_large_batch_has_one_class_the_small_ones_are_named_too():
     both = [("c", "x", 9), ("c", "y", 9)]
     found = doubts(table([("a", "x", 9), ("b", "y", 3), ("d", "y", 1), *both]))
     assert found[0].startswith("a single class in batches a, b: ")
-    assert doubts(table([("b", "y", 4), *both])) == []
+    assert not any("single class" in one for one in doubts(table([("b", "y", 4), *both])))
 
 
 def test_tiny_batches_are_no_confounding():
