@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from gsat.data.rows import StoredRows
+
 
 def cells(n, d, seed=0):
     """Sparse counts (n, d), float32, of two types and three donors."""
@@ -24,3 +26,32 @@ def write_cells(path, n, d, form=sp.csr_matrix, **how):
     var = pd.DataFrame(index=pd.Index([f"g{j}" for j in range(d)], dtype=object))
     anndata.AnnData(form(X), obs, var).write_h5ad(path, **how)
     return path
+
+
+class Counting:
+    """A store of rows that are in memory, which knows how many rows were asked for at once."""
+
+    path = "memory"
+
+    def __init__(self, X):
+        self.X, self.shape, self.asked = X, X.shape, []
+
+    def read(self, rows):
+        self.asked.append(len(rows))
+        return self.X[rows]
+
+    def rows(self):
+        """The samples as if they were in a file."""
+        return StoredRows(self)
+
+
+def wide(n=2500, d=8192, n_batches=3):
+    """Sparse samples of three batches and two classes, more than two blocks of them; and a store that counts."""
+    rng = np.random.default_rng(0)
+    batch, y = np.arange(n) % n_batches, rng.integers(2, size=n)
+    X = sp.random_array((n, d), density=0.004, format="csr", dtype=np.float32, rng=rng)
+    moved = np.zeros((n, 8), np.float32)
+    moved[np.arange(n), batch] = 1
+    moved[np.arange(n), n_batches + y] = 1
+    X = sp.hstack([sp.csr_array(moved), X[:, 8:]], format="csr")
+    return X, y, batch, Counting(X)

@@ -23,7 +23,7 @@ def path(tmp_path_factory):
 @pytest.mark.parametrize(
     "more",
     [
-        ("--defence", "low-rank"),
+        ("--defence", "low-rank", "--metric", "auto", "--gamma", "10"),
         ("--defence", "group-sparse", "--prepare", "centre", "--normalise", "log1p-cpm"),
         ("--defence", "erm", "--prepare", "zscore", "--early-stopping", "--calibrate"),
         ("--defence", "linear", "--features", "g1*"),
@@ -52,3 +52,11 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
     for name, frame in kept.items():
         pd.testing.assert_frame_equal(kept_too[name], frame)
     assert rest == rest_too
+
+
+def test_a_diagnosis_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        run("diagnose", path, *OPTIONS, "--n-splits", 2, "--out", tmp_path / stream, stream)
+        found.append(json.loads((tmp_path / stream / "diagnosis.json").read_text()))
+    assert found[0] == found[1]

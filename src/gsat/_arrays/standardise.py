@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gsat._arrays.chunks import pieces
+from gsat._arrays.chunks import at_a_time, pieces
 
-MANY = 32  # times as many rows as are worked on at a time
+MANY = 2**23  # numbers in the rows that are asked for at once
 Column = NDArray[np.float32]  # a number for each of the d columns
 
 
@@ -35,7 +35,8 @@ class Standardised:
         index = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.arange(len(self))[rows]
         d = self.X.shape[1]
         found = np.empty((len(index), d), np.float32)
-        for many in pieces(len(index), d, times=1 if isinstance(self.X, np.ndarray) else MANY):
+        times = 1 if isinstance(self.X, np.ndarray) else max(1, MANY // (d * at_a_time(d)))
+        for many in pieces(len(index), d, times=times):
             read = self.X[index[many]]
             for part in pieces(many.stop - many.start, d):
                 place = slice(many.start + part.start, many.start + part.stop)

@@ -58,6 +58,7 @@ def check(
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the check in --out.")] = False,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -71,7 +72,8 @@ def check(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot, drop=drop,
         features=features, unlabelled=None if unlabelled == "error" else unlabelled,
     )  # fmt: skip
-    table = source.labelled(data_dir, max_memory=max_memory)  # before torch is imported: wrong columns are told at once
+    # before torch is imported: wrong columns are told at once
+    table = source.labelled(data_dir, max_memory=max_memory, stream=stream)
     told_of(table, normalise, pixels=source.is_pixels, is_file=source.is_file)
 
     from gsat.estimators.preparing import prepared
