@@ -70,12 +70,12 @@ def small(monkeypatch):
         return table if name in ("mnist", "cifar10") else Table(X.reshape(160, 64), y, checksum=name)
 
     setting._rows.cache_clear()
-    setting._loaded.cache_clear()
-    for module in (setting, clean_accuracy, feature_selection, basis_selection):
+    setting.loaded.cache_clear()
+    for module in (setting, basis_selection):
         monkeypatch.setattr(module, "load", images)
     yield
     setting._rows.cache_clear()
-    setting._loaded.cache_clear()
+    setting.loaded.cache_clear()
 
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=NAMES)
