@@ -214,7 +214,8 @@ def _rows(
     train, validation = hold_out(numbered.train, n_validation, seed)
     train = train if n_train is None else some_rows(train, n_train, seed)
     parts = train, validation, some_rows(numbered.test, n_test, seed)
-    return Rows(*(replace(table.subset(part.X[:, 0]), split=part.split) for part in parts), _blocks(table))
+    train, validation, test = (replace(table.subset(part.X[:, 0]), split=part.split) for part in parts)
+    return Rows(train, validation, test, _blocks(table))
 
 
 def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
