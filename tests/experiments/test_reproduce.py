@@ -230,6 +230,10 @@ def test_nothing_else_is_overwritten(tmp_path):
 
 def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
     """The whole path on real images, tiny; the second call takes everything from the files."""
+    usual = SCALES["quick"]
+    alexnet = replace(usual.alexnet, plan=replace(usual.alexnet.plan, n_outer=1, n_inner=1), n_test=20, steps=1)
+    elu = replace(usual.elu, plan=replace(usual.elu.plan, n_outer=2, n_inner=2), n_test=20, steps=1)
+    monkeypatch.setitem(SCALES, "quick", replace(usual, alexnet=alexnet, elu=elu, grid=1))
     command = ("low-rank", "--quick", "--seeds", 1, "--jobs", 1, "--out", tmp_path, "--data-dir", data_dir)
     first = invoke(*command)
     assert first.exit_code == 0, first.output

@@ -30,16 +30,20 @@ from gsat.report import build
 from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
+TINY = dataclasses.replace(  # for what has only to run
+    QUICK,
+    elu=dataclasses.replace(QUICK.elu, plan=dataclasses.replace(QUICK.elu.plan, n_outer=2, n_inner=2), steps=2),
+)
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
 EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm, basis_selection)
 NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm", "basis")
 
 
-def whole(module, place, seeds=1):
+def whole(module, place, seeds=1, scale=QUICK):
     """All pieces of one seed, and the outcome."""
     experiment = module.EXPERIMENT
-    found = pd.concat([piece.run(place) for piece in experiment.pieces(QUICK, seeds)], ignore_index=True)
-    return found, experiment.finish(found, QUICK)
+    found = pd.concat([piece.run(place) for piece in experiment.pieces(scale, seeds)], ignore_index=True)
+    return found, experiment.finish(found, scale)
 
 
 def put(outcome, folder):
@@ -80,15 +84,16 @@ def small(monkeypatch):
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=NAMES)
 def test_an_experiment_end_to_end_without_data(module, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(algorithm, "LONG", 2)
     place = Place(tmp_path / "work")
-    _, outcome = whole(module, place, seeds=2)
+    _, outcome = whole(module, place, seeds=2, scale=TINY)
     assert {"protocol", "notes"} <= set(outcome.config)
     assert outcome.headline
     put(outcome, tmp_path / "out")
     page = build(tmp_path / "out")
     assert outcome.config["notes"][0][:30] in page
     monkeypatch.setattr(torch.nn.Module, "__call__", None)  # nothing may be computed any more
-    assert whole(module, place, seeds=2)[1].headline == outcome.headline
+    assert whole(module, place, seeds=2, scale=TINY)[1].headline == outcome.headline
 
 
 @pytest.mark.parametrize("module", ON_MNIST, ids=NAMES[:4])

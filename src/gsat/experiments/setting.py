@@ -214,9 +214,13 @@ def _rows(
     table = loaded(data, options, data_dir)
     if test_share is not None:
         table = table.split_at_random(test_share, seed)
-    train, validation = hold_out(table.train, n_validation, seed)
+    number = np.arange(len(table))[:, None]  # in place of the samples, which are copied once they are chosen
+    numbered = replace(table, X=number, feature_names=None, feature_groups=None, shift=None)
+    train, validation = hold_out(numbered.train, n_validation, seed)
     train = train if n_train is None else some_rows(train, n_train, seed)
-    return Rows(train, validation, some_rows(table.test, n_test, seed), _blocks(table))
+    parts = train, validation, some_rows(numbered.test, n_test, seed)
+    train, validation, test = (replace(table.subset(part.X[:, 0]), split=part.split) for part in parts)
+    return Rows(train, validation, test, _blocks(table))
 
 
 def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:
