@@ -70,9 +70,9 @@ def judge(scores: pd.DataFrame, *, by_batch: bool, sees_batch: Sequence[str] = (
     if chosen is None:
         return Verdict(None, sentence, "")
     row, n = found.loc[chosen], len(scores)
-    unit = "batch" if by_batch else "random fold"
+    new = "a batch never seen" if by_batch else "new samples of the same batch"
     spread = f" ({row['lowest']:.0f} to {row['highest']:.0f} in the {n} that were left out)" if n > 1 else ""
-    outlook = f"On a {unit} never seen expect about {row['mean']:.0f} % balanced accuracy from it{spread}"
+    outlook = f"On {new} expect about {row['mean']:.0f} % balanced accuracy from it{spread}"
     needs = "; it needs all samples of the new batch at once, without labels" if chosen in sees_batch else ""
     return Verdict(chosen, sentence, f"{outlook}{needs}.")
 
