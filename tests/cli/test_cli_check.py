@@ -128,6 +128,8 @@ def test_wrong_options_are_told_before_anything_is_trained(samples, tmp_path):
 def test_train_takes_linear_models(samples, tmp_path, extra, words):
     found = run("train", samples, "--label", "kind", "--batch", "lab", *extra, "--out", tmp_path / "x")
     assert words in found.output
+    assert "mean_norm" not in found.output  # there was no adversary, and no price of it
+    assert "lam " not in found.output
     assert json.loads((tmp_path / "x" / "config.json").read_text())["defence"] == "linear"
 
 

@@ -118,6 +118,20 @@ def test_classes_that_are_never_recognised_are_named():
     assert missed(np.eye(3)[np.zeros_like(split.y)], split) == "1, 2"
 
 
+def test_what_the_numbers_and_names_look_like_is_a_note():
+    made = table([12, 12, 12], d=30)
+    assert said(subject_of(made, LIMITS)) == ""
+    counts = np.random.default_rng(0).poisson(20.0, made.X.shape).astype(np.float32)
+    counts[0, 0] = 90
+    names = ("age", *(f"ENSG{i:011d}" for i in range(29)))
+    found = subject_of(replace(made, X=counts, feature_names=names), LIMITS).notes
+    assert found[0].startswith("The samples look like raw counts (whole numbers, ")
+    assert "--normalise log1p-cpm" in found[0]
+    assert found[1] == (
+        "The feature age is unlike the others and trained on with them; --drop age leaves out what is no measurement."
+    )
+
+
 def test_large_data_is_thinned_and_that_is_said():
     made = make_batches(n=400, d=4, seed=0)
     found = subject_of(made, Limits(samples=100, features=3))

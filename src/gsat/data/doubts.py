@@ -60,14 +60,33 @@ def before_training(table: Table, held_out: HeldOut | None, normalise: str, *, p
     list of str
         A sentence each.
     """
-    found = [] if pixels else [values.of_training(values.looks(table.X), normalise)]
+    found = [] if pixels else of_samples(table, normalise)
+    found += doubts(table)
+    return [*found, *([FLATTERS] if held_out is not None and held_out.flatters else [])]
+
+
+def of_samples(table: Table, normalise: str = "none") -> list[str]:
+    """What a user should know of the numbers and the names of the features.
+
+    Parameters
+    ----------
+    table
+        Samples.
+    normalise
+        What the model does to each sample.
+
+    Returns
+    -------
+    list of str
+        A sentence each.
+    """
+    found = [values.of_training(values.looks(table.X), normalise)]
     if table.feature_names and (strange := headings.odd(table.feature_names)):
         found.append(
             f"{_counted(strange, 'the feature', 'the features')} {'is' if len(strange) == 1 else 'are'} unlike the "
             f"others and trained on with them; --drop {','.join(strange[:SHOWN])} leaves out what is no measurement"
         )
-    found += doubts(table)
-    return [*filter(None, found), *([FLATTERS] if held_out is not None and held_out.flatters else [])]
+    return list(filter(None, found))
 
 
 def doubts(table: Table) -> list[str]:

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gsat.data import Table
+from gsat.data.doubts import of_samples
 from gsat.data.table import content_checksum
 from gsat.estimators.leaving_out import folds_of
 from gsat.experiments.shift_tasks import fit_to_test
@@ -69,6 +70,7 @@ def subject_of(table: Table, limits: Limits, seed: int = 0) -> Subject:
     y = _labels(table)
     n, d = len(table), math.prod(table.X.shape[1:])
     _refuse_gaps(table)
+    looked = [f"{one[0].upper()}{one[1:]}." for one in of_samples(table)] if table.X.ndim == 2 else []
     batch = np.zeros(n, "U1") if table.batch is None else _batches(table.batch)
     kept = thinned(y, batch, limits.samples, seed)
     y, batch = y[kept], batch[kept]
@@ -77,7 +79,7 @@ def subject_of(table: Table, limits: Limits, seed: int = 0) -> Subject:
         table, X=X, y=y, batch=batch, group=None if table.group is None else table.group[kept],
         split=None, shift=None, feature_names=None, sample_ids=None,
     )  # fmt: skip
-    notes = drawn(len(kept), n)
+    notes = [*looked, *drawn(len(kept), n)]
     if d > limits.features and table.feature_groups is None:
         notes.append(
             f"The {limits.features:,} most variable of {d:,} features are looked at, by the samples that are trained "
