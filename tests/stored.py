@@ -16,9 +16,17 @@ def cells(n, d, seed=0):
     return X.astype(np.float32), np.array(["B", "T"])[kind], np.array(["d1", "d2", "d3"])[donor]
 
 
-def write_cells(path, n, d, form=sp.csr_matrix, **how):
+FORMS = {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "dense": np.asarray}
+
+
+def write_kind(folder, kind, n, d, seed=0):
+    """The counts in a file of that kind."""
+    return write_cells(folder / f"cells-{kind}.h5ad", n, d, FORMS[kind], seed)
+
+
+def write_cells(path, n, d, form=sp.csr_matrix, seed=0, **how):
     """An .h5ad file of such counts."""
-    X, kind, donor = cells(n, d)
+    X, kind, donor = cells(n, d, seed)
     obs = pd.DataFrame({"type": kind, "donor": donor}, index=[f"c{i}" for i in range(n)]).astype(object)
     obs.index = obs.index.astype(object)
     var = pd.DataFrame(index=pd.Index([f"g{j}" for j in range(d)], dtype=object))

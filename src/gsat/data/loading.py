@@ -179,7 +179,7 @@ def load(
         announces more is refused before anything is allocated, unless its samples stay in it.
     stream
         Whether the samples stay in the file, and rows are read when they are needed; for .h5ad files with a CSR matrix.
-        None: where they take more than half of what is free.
+        None: where they take more than half of what is free. docs/guide/large.md says which files.
 
     Returns
     -------
