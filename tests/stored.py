@@ -20,7 +20,12 @@ FORMS = {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "dense": np.asarray}
 
 
 def write_kind(folder, kind, n, d, seed=0):
-    """The counts in a file of that kind."""
+    """The counts in a file of that kind; in .npz files y and batch are called type and donor, as in .obs."""
+    if kind == "npz":
+        X, of_type, donor = cells(n, d, seed)
+        names = {"sample_ids": [f"c{i}" for i in range(n)], "feature_names": [f"g{j}" for j in range(d)]}
+        np.savez(folder / "cells.npz", X=X.astype(np.float64), type=of_type, donor=donor, **names)
+        return folder / "cells.npz"
     return write_cells(folder / f"cells-{kind}.h5ad", n, d, FORMS[kind], seed)
 
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 from test_cli import run
 
-from stored import write_cells
+from stored import write_cells, write_kind
 
 OPTIONS = ("--label", "type", "--batch", "donor")
 SMALL = ("--n-outer", "12", "--group-size", "20", "--n-inner", "3")
@@ -52,3 +52,21 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
     for name, frame in kept.items():
         pd.testing.assert_frame_equal(kept_too[name], frame)
     assert rest == rest_too
+
+
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+def test_other_files_give_the_same_model_too(tmp_path, kind):
+    path = write_kind(tmp_path, kind, 90, 40)
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / stream
+        run("train", path, *OPTIONS, "--defence", "low-rank", *SMALL, "--n-outer", "4", "--out", out, stream)
+        run("predict", out, path, "--out", out / "new.csv", stream)
+        weights = load_file(next((out / "model").glob("*.safetensors")))
+        found.append((weights, pd.read_csv(out / "new.csv"), json.loads((out / "trained_on.json").read_text())))
+    (weights, new, known), (weights_too, new_too, known_too) = found
+    assert weights.keys() == weights_too.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(weights_too[name], value)
+    pd.testing.assert_frame_equal(new_too, new)
+    assert known_too == known

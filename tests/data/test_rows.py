@@ -35,10 +35,10 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def paths(path, tmp_path_factory):
     """The same samples in every kind of file that streams."""
-    return {"csr": path, **{kind: write_kind(path.parent, kind, N, D) for kind in ("dense", "csc")}}
+    return {"csr": path, **{kind: write_kind(path.parent, kind, N, D) for kind in ("dense", "csc", "npz")}}
 
 
-@pytest.fixture(params=["csr", "csr, small blocks", "dense", "csc"])
+@pytest.fixture(params=["csr", "csr, small blocks", "dense", "csc", "npz"])
 def pair(paths, request, monkeypatch):
     """The table in memory, and the one whose samples stay in the file."""
     kind, _, small = request.param.partition(", ")
@@ -219,14 +219,21 @@ def test_columns_with_a_row_that_is_not_there_leave_nothing_beside(tmp_path, row
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("kind", ["dense", "csc"])
-def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind):
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
     path = write_kind(tmp_path, kind, N, D)
-    with h5py.File(path, "r+") as file:
-        if kind == "dense":
-            file["X"][3, 4:6] = np.nan
-        else:
-            file["X"]["data"][40:43] = np.inf
+    if kind == "npz":
+        parts = dict(np.load(path))
+        parts["X"][3, 4] = parts["X"][60, 2] = np.nan
+        parts["X"][60, 1] = 1e300
+        np.savez(path, **parts)
+    else:
+        with h5py.File(path, "r+") as file:
+            matrix, where, value = (
+                (file["X"], (3, slice(4, 6)), np.nan) if kind == "dense" else (file["X"]["data"], slice(40, 43), np.inf)
+            )
+            matrix[where] = value
     told = []
     for stream in (False, True):
         with warnings.catch_warnings():
@@ -235,3 +242,37 @@ def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind):
                 data.load(path, stream=stream)
         told.append(str(error.value))
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("save", "X", "got"),
+    [
+        (np.savez_compressed, np.ones((6, 4)), r"got \(6, 4\), compressed"),
+        (np.savez, np.ones((4, 6)).T, r"got \(6, 4\) in the order of columns, not compressed"),
+        (np.savez, np.ones((6, 4, 2)), r"got \(6, 4, 2\), not compressed"),
+    ],
+)
+def test_arrays_whose_rows_cannot_be_read_are_told(tmp_path, save, X, got):
+    save(tmp_path / "a.npz", X=X)
+    with pytest.raises(ValueError, match=rf"a\.npz must hold X \(n, d\) .*, by rows, to stay there, {got}"):
+        data.load(tmp_path / "a.npz", stream=True)
+    assert isinstance(data.load(tmp_path / "a.npz").X, np.ndarray)
+
+
+def test_an_archive_with_a_wrong_sum_is_no_whole_one_wherever_its_samples_are(tmp_path):
+    path = write_kind(tmp_path, "npz", N, D)
+    content = path.read_bytes()
+    middle = content.index(np.load(path)["X"][N // 2].tobytes()) + 10
+    path.write_bytes(content[:middle] + b"?" + content[middle + 1 :])
+    for stream in (False, True):
+        with pytest.raises(ValueError, match=r"must be a whole \.npz file, got.*CRC"):
+            data.load(path, stream=stream)
+
+
+def test_plain_numbers_that_end_early_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
+    path = write_kind(tmp_path, "npz", N, D)
+    stored = data.load(path, stream=True).X
+    path.write_bytes(path.read_bytes()[:-9000])
+    with pytest.raises(ValueError, match="must stay as it is while its rows are read"):
+        stored[:3]
