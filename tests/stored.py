@@ -18,9 +18,22 @@ def cells(n, d, seed=0):
     return X.astype(np.float32), np.array(["B", "T"])[kind], np.array(["d1", "d2", "d3"])[donor]
 
 
-def write_cells(path, n, d, form=sp.csr_matrix, **how):
+FORMS = {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "dense": np.asarray}
+
+
+def write_kind(folder, kind, n, d, seed=0):
+    """The counts in a file of that kind; in .npz files y and batch are called type and donor, as in .obs."""
+    if kind == "npz":
+        X, of_type, donor = cells(n, d, seed)
+        names = {"sample_ids": [f"c{i}" for i in range(n)], "feature_names": [f"g{j}" for j in range(d)]}
+        np.savez(folder / "cells.npz", X=X.astype(np.float64), type=of_type, donor=donor, **names)
+        return folder / "cells.npz"
+    return write_cells(folder / f"cells-{kind}.h5ad", n, d, FORMS[kind], seed)
+
+
+def write_cells(path, n, d, form=sp.csr_matrix, seed=0, **how):
     """An .h5ad file of such counts."""
-    X, kind, donor = cells(n, d)
+    X, kind, donor = cells(n, d, seed)
     obs = pd.DataFrame({"type": kind, "donor": donor}, index=[f"c{i}" for i in range(n)]).astype(object)
     obs.index = obs.index.astype(object)
     var = pd.DataFrame(index=pd.Index([f"g{j}" for j in range(d)], dtype=object))

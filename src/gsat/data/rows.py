@@ -150,6 +150,18 @@ def dense_rows(X: Any, rows: Any) -> NDArray[Any]:
     return X.dense(rows) if isinstance(X, StoredRows) else X[rows]
 
 
+def odd_numbers(before: tuple[int, int, int], block: NDArray[Any], begin: int) -> tuple[int, int, int]:
+    """How many numbers are not finite, and the row and the column of the first: those `before`, and of this block.
+
+    block: rows from number `begin` on
+    """
+    bad = ~np.isfinite(block)
+    if not bad.any():
+        return before
+    i, j = divmod(int(bad.argmax()), bad.shape[1])
+    return (before[0] + int(bad.sum()), *(before[1:] if before[0] else (begin + i, j)))
+
+
 def places(rows: Any, n: int) -> Index:
     """The row numbers, from 0 to n − 1, that a slice, a mask or numbers mean."""
     if isinstance(rows, slice):
