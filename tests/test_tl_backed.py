@@ -15,6 +15,7 @@ from cells import QUICK, plainly
 from gsat.data.rows import StoredRows
 from gsat.data.stores import SparseStore
 from gsat.estimators.cells import matrix
+from gsat.experiments import checking
 from stored import wide
 
 SHORT = QUICK | {"n_outer": 5}
@@ -51,6 +52,22 @@ def test_diagnose(pair):
     assert (found.structure, found.p_value) == (expected.structure, expected.p_value)
     pd.testing.assert_frame_equal(found.table, expected.table)
     np.testing.assert_array_equal(pair[1].var["gsat_shift_rank"], pair[0].var["gsat_shift_rank"])
+
+
+def test_check_looks_at_the_same_samples(pair, monkeypatch):
+    seen = []
+
+    def instead(subject, *args, **kwargs):
+        seen.append(subject)
+        raise InterruptedError
+
+    monkeypatch.setattr(checking, "checked", instead)
+    for adata in pair:
+        with pytest.raises(InterruptedError):
+            gsat.tl.check(adata[10:], "type", "donor", max_samples=90)
+    found, expected = reversed(seen)
+    assert isinstance(found.table.X, StoredRows)
+    assert (found.identity, found.notes) == (expected.identity, expected.notes)
 
 
 def test_rows_of_a_view_and_of_another_process(pair):

@@ -78,7 +78,10 @@ class StoredRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         fits(self.store.path, f"{self.shape} numbers that are asked for at once", 4 * self.shape[0] * self.shape[1])
-        return self.dense(slice(None)).astype(dtype or np.float32, copy=False)
+        found = np.empty(self.shape, dtype or np.float32)
+        for part, block in self.chunks():
+            found[part] = block
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": (-1, None), "_lock": None}
