@@ -13,7 +13,7 @@ from gsat.data.table import Table
 
 SHOWN = 10  # names in a sentence
 FEW = 5  # samples of a class in training
-LARGE = 5  # samples of a batch from which one class alone is no chance
+LARGE = 5  # samples of a batch from which on one class alone is no chance
 TELLS = 0.5  # of the way from the largest class to certainty: a batch that tells so much of the label is confounded
 NUMBERS, EACH = 20, 10  # distinct whole numbers, and samples of each on average: more and fewer are no classes
 UNKNOWN = ("nan", "na", "none", "null", "unknown", "unassigned", "unlabelled", "unlabeled", "?")
@@ -104,7 +104,9 @@ def _confounded(table: Table) -> list[str]:
         return ["there is one batch: nothing in the samples tells how another batch differs"]
     found = []
     classes = [str(name) for name in table.classes.tolist()]
-    if single := [name for name, row in zip(names, counts, strict=True) if (row > 0).sum() == 1 and row.sum() >= LARGE]:
+    of_one = ((counts > 0).sum(1) == 1) & (counts.sum(1) > 1)
+    if counts[of_one].sum(1).max(initial=0) >= LARGE:
+        single = [name for name, one in zip(names, of_one, strict=True) if one]
         found.append(
             f"a single class in {_counted(single, 'batch', 'batches')}: what is special to such a batch cannot be told "
             "from what is special to the class"
