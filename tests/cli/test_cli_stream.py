@@ -60,3 +60,12 @@ def test_a_diagnosis_is_the_same(path, tmp_path):
         run("diagnose", path, *OPTIONS, "--n-splits", 2, "--out", tmp_path / stream, stream)
         found.append(json.loads((tmp_path / stream / "diagnosis.json").read_text()))
     assert found[0] == found[1]
+
+
+def test_a_selection_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / f"{stream}.csv"
+        run("select", path, *OPTIONS, "-k", 3, "--n-outer", 5, "--n-resamples", 2, "--out", out, stream)
+        found.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*found)

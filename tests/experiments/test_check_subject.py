@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from gsat.data import Table, make_batches, memory
+from gsat.data.rows import BLOCK
 from gsat.experiments.check_folds import missed, preparations, sides, training_rows
 from gsat.experiments.check_subject import Limits, subject_of, thinned
 from gsat.experiments.shift_training import Split
-from stored import wide
+from stored import watched, wide
 
 LIMITS = Limits()
 
@@ -153,15 +154,15 @@ def test_missing_numbers_are_refused_by_name():
         subject_of(made, LIMITS)
 
 
-def test_samples_that_stay_in_their_file_are_looked_at_a_block_at_a_time():
-    X, y, batch, store = wide()
-    stored, limits = store.rows(), replace(LIMITS, features=20)
+def test_samples_that_stay_in_their_file_are_looked_at_a_block_at_a_time(monkeypatch):
+    X, y, batch, stored = wide()
+    asked, limits = watched(monkeypatch), replace(LIMITS, features=20)
     found, expected = (subject_of(Table(rows, y, batch.astype(str)), limits) for rows in (stored, X.toarray()))
     assert (found.identity, found.notes, found.tested) == (expected.identity, expected.notes, expected.tested)
     ours, theirs = (Split.of(each.table, np.flatnonzero(each.units != "0"), most=20) for each in (found, expected))
     np.testing.assert_array_equal(ours.train.X, theirs.train.X)
     np.testing.assert_array_equal(ours.away.X, theirs.away.X)
-    assert 0 < max(store.asked) <= stored.step < len(y) // 2
+    assert 0 < max(asked) <= BLOCK < np.prod(X.shape) // 2
     with (
         memory.limited("100kB"),
         pytest.raises(ValueError, match=r"1,666 samples of 20 features needs 133 kB .* lower"),
