@@ -12,10 +12,10 @@ from scipy import sparse
 
 import gsat
 from cells import QUICK, plainly
-from gsat.data.rows import StoredRows
-from gsat.data.stores import SparseStore
+from gsat.data.rows import BLOCK, StoredRows
 from gsat.estimators.cells import matrix
-from stored import wide
+from gsat.experiments import checking
+from stored import watched, wide
 
 SHORT = QUICK | {"n_outer": 5}
 
@@ -53,6 +53,22 @@ def test_diagnose(pair):
     np.testing.assert_array_equal(pair[1].var["gsat_shift_rank"], pair[0].var["gsat_shift_rank"])
 
 
+def test_check_looks_at_the_same_samples(pair, monkeypatch):
+    seen = []
+
+    def instead(subject, *args, **kwargs):
+        seen.append(subject)
+        raise InterruptedError
+
+    monkeypatch.setattr(checking, "checked", instead)
+    for adata in pair:
+        with pytest.raises(InterruptedError):
+            gsat.tl.check(adata[10:], "type", "donor", max_samples=90)
+    found, expected = reversed(seen)
+    assert isinstance(found.table.X, StoredRows)
+    assert (found.identity, found.notes) == (expected.identity, expected.notes)
+
+
 def test_rows_of_a_view_and_of_another_process(pair):
     adata, backed = pair
     for view in (backed[40:60, ::2], backed[[7, 3, 9], ["gene1", "gene0"]], backed[backed.obs["donor"] == "d1"]):
@@ -81,14 +97,13 @@ def test_no_read_asks_for_more_than_a_block(tmp_path, monkeypatch):
     X, y, batch, _ = wide(2200)
     obs = pd.DataFrame({"type": np.array(["B", "T"])[y], "donor": batch}, index=[f"c{i}" for i in range(len(y))])
     anndata.AnnData(sparse.csr_matrix(X), obs).write_h5ad(tmp_path / "cells.h5ad")
-    asked, read = [], SparseStore.read
-    monkeypatch.setattr(SparseStore, "read", lambda self, rows: (asked.append(len(rows)), read(self, rows))[1])
+    asked = watched(monkeypatch)
     adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     classifier = gsat.tl.fit(adata, "type", batch_key="donor", **SHORT | {"n_outer": 2, "n_inner": 1})
     gsat.tl.predict(adata, classifier)
     gsat.tl.diagnose(adata, "donor", "type", n_splits=2, max_samples=60)
     adata.file.close()
-    assert max(asked) <= 2**23 // X.shape[1] < len(y) // 2
+    assert 0 < max(asked) <= BLOCK < np.prod(X.shape) // 2
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,12 @@ def test_other_files_give_the_same_model_too(tmp_path, kind):
         np.testing.assert_array_equal(weights_too[name], value)
     pd.testing.assert_frame_equal(new_too, new)
     assert known_too == known
+
+
+def test_a_selection_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / f"{stream}.csv"
+        run("select", path, *OPTIONS, "-k", 3, "--n-outer", 5, "--n-resamples", 2, "--out", out, stream)
+        found.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*found)

@@ -46,7 +46,14 @@ class Standardised:
 
 
 def mean_and_scale(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[Column, Column]:
-    """Mean and standard deviation (d,) of each column, in float64 by blocks of rows; a constant column has scale 1.
+    """Mean and standard deviation (d,) of each column, as `moments` has them; a constant column has scale 1."""
+    mean, variance = moments(X, weights)
+    scale = np.sqrt(variance)
+    return mean.astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+
+
+def moments(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance (d,) of each column, in float64 by blocks of rows.
 
     X: (n, d), dense or sparse; weights: one >= 0 for each row (n,), None for equal ones
     """
@@ -59,8 +66,7 @@ def mean_and_scale(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[
         block = dense(X[part], np.float64) - offset
         mean += share[part] @ block
         square += np.einsum("i,ij,ij->j", share[part], block, block)
-    scale = np.sqrt(np.maximum(square - np.square(mean), 0))
-    return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+    return mean + offset, np.maximum(square - np.square(mean), 0)
 
 
 def dense(part: Any, dtype: type[np.floating[Any]]) -> NDArray[Any]:

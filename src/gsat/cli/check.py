@@ -76,7 +76,7 @@ def check(
     table = source.labelled(data_dir, max_memory=max_memory, stream=stream)
     told_of(table, normalise, pixels=source.is_pixels, is_file=source.is_file)
 
-    from gsat.estimators.preparing import prepared
+    from gsat.estimators.preparing import normalised as all_normalised
     from gsat.experiments.check_commands import options as options_of
     from gsat.experiments.check_methods import METHODS
     from gsat.experiments.check_subject import Limits, subject_of
@@ -84,7 +84,7 @@ def check(
 
     normalised = [] if normalise == "none" else ["--normalise", normalise]
     if normalised:
-        table = replace(table, X=prepared(table.X, "none", None, normalise=normalise)[:])
+        table = replace(table, X=all_normalised(table.X, normalise))
     limits = quicker(Limits(max_batches, max_samples, max_features), quick)
     subject = subject_of(table, limits, seed)
     config = {
