@@ -37,6 +37,7 @@ test: check .venv/docs.stamp
 docs: .venv/docs.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
 	$(BIN)/python docs/check_site.py docs/_build/html
+	@$(BIN)/python docs/counts.py
 
 # As torch, MKL and OpenBLAS compute on a processor without AVX, on one with AVX2, and on this one with two threads.
 test-portable: .venv/dev.stamp

@@ -267,7 +267,7 @@ def test_resume_needs_the_same_options(trained, tmp_path):
         (["train", "digits", "--lam", "-1"], "lam must be > 0, got -1.0"),
         (["train", "digits", "--alpha", "2"], "alpha must be >= 0 and <= 1, got 2.0"),
         (["train", "digits", "--model", "vgg"], "model must be one of elu, alexnet"),
-        (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, linearised"),
+        (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, admm-paper, linearised"),
         (["train", "digits", "--budget", "0"], "budget must be > 0, got 0.0"),
         (["attack", "nowhere"], "nowhere"),
         (["compare", "digits", "--attacks", "low-rank:x"], 'an attack must read "name"'),

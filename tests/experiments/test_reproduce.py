@@ -169,9 +169,9 @@ def test_the_digest_has_the_reference_strength_of_counts_and_the_largest_eps_too
     pd.DataFrame(rows).to_csv(tmp_path / "figure" / "differences.csv")
     lines = digest.differences_table(tmp_path).splitlines()[2:]
     assert [line.split(" | ")[1:4] for line in lines] == [
-        ["rank 5, eps 0.2", "low-rank", "+5.0 (-0.2)"],
-        ["universal, eps 0.05", "universal", "+0.1 (-0.2)"],
-        ["universal, eps 0.2", "universal", "+0.2 (-0.2)"],
+        ["rank 5, 0.2", "low-rank", "+5.0 (-0.2)"],
+        ["universal, 0.05", "universal", "+0.1 (-0.2)"],
+        ["universal, 0.2", "universal", "+0.2 (-0.2)"],
     ]
 
 

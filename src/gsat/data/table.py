@@ -277,12 +277,13 @@ class Table(Counted):
         return self.y
 
 
-def content_checksum(*arrays: NDArray[Any]) -> str:
-    """The sha256 of the arrays' dtypes, shapes and bytes, in hexadecimal."""
+def content_checksum(*arrays: Any) -> str:
+    """The sha256 of the arrays' dtypes, shapes and bytes, in hexadecimal; the same for `StoredRows`."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        for _, part in array.chunks() if isinstance(array, StoredRows) else [(None, array)]:
+            digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 
