@@ -7,11 +7,11 @@ WORKERS ?= auto
 
 # Whatever computes: these rooms must give the same answers on any processor and with any number of threads.
 NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
-  diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
+  diagnosis estimators selectors defences test_adversary.py test_evaluation.py))
 
 # The core, without the tests that compare with other libraries.
 LOWEST := $(addprefix tests/,_arrays costs/test_costs_input.py costs/test_metric.py costs/test_per_batch.py solvers \
-  shortcuts attacks training theory test_adversary.py test_defences.py estimators/test_weights.py)
+  shortcuts attacks defences training theory test_adversary.py estimators/test_weights.py)
 
 .PHONY: help demo test test-portable test-lowest docs campaign check bench clean
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 from test_cli import run
 
-from stored import write_cells
+from stored import write_cells, write_kind
 
 OPTIONS = ("--label", "type", "--batch", "donor")
 SMALL = ("--n-outer", "12", "--group-size", "20", "--n-inner", "3")
@@ -23,7 +23,7 @@ def path(tmp_path_factory):
 @pytest.mark.parametrize(
     "more",
     [
-        ("--defence", "low-rank"),
+        ("--defence", "low-rank", "--metric", "auto", "--gamma", "10"),
         ("--defence", "group-sparse", "--prepare", "centre", "--normalise", "log1p-cpm"),
         ("--defence", "erm", "--prepare", "zscore", "--early-stopping", "--calibrate"),
         ("--defence", "linear", "--features", "g1*"),
@@ -52,3 +52,39 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
     for name, frame in kept.items():
         pd.testing.assert_frame_equal(kept_too[name], frame)
     assert rest == rest_too
+
+
+def test_a_diagnosis_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        run("diagnose", path, *OPTIONS, "--n-splits", 2, "--out", tmp_path / stream, stream)
+        found.append(json.loads((tmp_path / stream / "diagnosis.json").read_text()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.filterwarnings("default:.* it is written by rows to")
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+def test_other_files_give_the_same_model_too(tmp_path, kind):
+    path = write_kind(tmp_path, kind, 90, 40)
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / stream
+        run("train", path, *OPTIONS, "--defence", "low-rank", *SMALL, "--n-outer", "4", "--out", out, stream)
+        run("predict", out, path, "--out", out / "new.csv", stream)
+        weights = load_file(next((out / "model").glob("*.safetensors")))
+        found.append((weights, pd.read_csv(out / "new.csv"), json.loads((out / "trained_on.json").read_text())))
+    (weights, new, known), (weights_too, new_too, known_too) = found
+    assert weights.keys() == weights_too.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(weights_too[name], value)
+    pd.testing.assert_frame_equal(new_too, new)
+    assert known_too == known
+
+
+def test_a_selection_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / f"{stream}.csv"
+        run("select", path, *OPTIONS, "-k", 3, "--n-outer", 5, "--n-resamples", 2, "--out", out, stream)
+        found.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*found)

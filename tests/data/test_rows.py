@@ -1,7 +1,9 @@
 """Samples that stay in their file: the same numbers as in memory, read as they are asked for."""
 
 import pickle
+import warnings
 
+import anndata
 import h5py
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ import scipy.sparse as sp
 
 from gsat import data
 from gsat.data import memory, rows, stores
+from gsat.data.readers import turned
 from gsat.data.rows import StoredRows
-from stored import write_cells
+from stored import Held, cells, write_cells, write_kind
 
 N, D = 90, 40
 CHOICES = {
@@ -29,13 +32,24 @@ def path(tmp_path_factory):
     return write_cells(tmp_path_factory.mktemp("rows") / "cells.h5ad", N, D)
 
 
-@pytest.fixture(params=[1, 2**23], ids=["small blocks", "one block"])
-def pair(path, request, monkeypatch):
+@pytest.fixture(scope="module")
+def paths(path, tmp_path_factory):
+    """The same samples in every kind of file that streams."""
+    return {"csr": path, **{kind: write_kind(path.parent, kind, N, D) for kind in ("dense", "csc", "npz")}}
+
+
+@pytest.fixture(params=["csr", "csr, small blocks", "dense", "csc", "npz"])
+def pair(paths, request, monkeypatch):
     """The table in memory, and the one whose samples stay in the file."""
-    monkeypatch.setattr(rows, "BLOCK", request.param * 7 * D if request.param == 1 else request.param)
+    kind, _, small = request.param.partition(", ")
+    if small:
+        monkeypatch.setattr(rows, "BLOCK", 7 * D)
     monkeypatch.setattr(stores, "NEAR", 3)
+    monkeypatch.setattr(stores, "LONG", 500)
     options = {"label": "type", "batch": "donor"}
-    return data.load(path, **options, stream=False), data.load(path, **options, stream=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* it is written by rows to .*, once")
+        return data.load(paths[kind], **options, stream=False), data.load(paths[kind], **options, stream=True)
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -43,7 +57,7 @@ def test_rows_are_those_of_the_matrix(pair, choice):
     whole, stored = pair
     index = np.asarray(CHOICES[choice], np.int64) if isinstance(CHOICES[choice], list) else CHOICES[choice]
     assert isinstance(stored.X, StoredRows)
-    assert sp.issparse(stored.X[index])
+    assert sp.issparse(stored.X[index]) == isinstance(stored.X.store, stores.SparseStore)
     np.testing.assert_array_equal(stored.X.dense(index), whole.X[index])
 
 
@@ -60,7 +74,7 @@ def test_what_a_table_knows_is_the_same(pair):
 def test_subsets_and_features_read_nothing_and_then_the_right_numbers(pair, monkeypatch):
     whole, stored = pair
     read = []
-    monkeypatch.setattr(stores.SparseStore, "read", lambda self, rows: read.append(rows))
+    monkeypatch.setattr(type(stored.X.store), "read", lambda self, rows: read.append(rows))
     chosen = whole.batch == whole.batch[0]
     names = set(whole.feature_names[::3])
     some = [table.subset(chosen).with_features(names).split_at_random(0.5).test for table in (whole, stored)]
@@ -85,6 +99,15 @@ def test_a_pass_in_small_pieces_reads_each_row_of_the_file_once(path, monkeypatc
     for begin in range(0, len(stored), 2):
         stored[begin : begin + 2]
     assert seen == [*range(0, N, 2)]
+
+
+def test_a_file_is_never_asked_for_more_than_a_block(monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
+    store = Held(sp.csr_array(cells(N, D)[0]))
+    stored, order = StoredRows(store).with_columns([3, 1]), np.random.default_rng(0).permutation(N)
+    np.testing.assert_array_equal(stored.dense(order), store.X.toarray()[order][:, [3, 1]])
+    np.testing.assert_array_equal(np.asarray(stored), store.X.toarray()[:, [3, 1]])
+    assert max(store.asked) == 7
 
 
 def test_it_can_be_sent_to_another_process(pair):
@@ -158,3 +181,107 @@ def test_other_files_do_not_stream(tmp_path):
         data.load(tmp_path / "a.csv", stream=True)
     with pytest.raises(ValueError, match="stream must not be given for the data set digits"):
         data.load("digits", stream=True)
+
+
+def test_the_rows_of_columns_are_made_once_for_a_file_as_it_is(tmp_path, monkeypatch):
+    path = write_kind(tmp_path, "csc", N, D)
+    place = tmp_path / "cells-csc.h5ad.X.rows.h5"
+    with pytest.warns(UserWarning, match=r"has X by columns \(CSC\); it is written by rows to .*X.rows.h5, once"):
+        data.load(path, stream=True)
+    made = place.stat().st_mtime_ns
+    data.load(path, stream=True)  # a warning would be an error
+    assert place.stat().st_mtime_ns == made
+    write_kind(tmp_path, "csc", N, D, seed=1)
+    with pytest.warns(UserWarning, match="once"):
+        again = data.load(path, stream=True)
+    np.testing.assert_array_equal(again.X.dense(slice(None)), data.load(path, stream=False).X)
+    place.write_bytes(b"no HDF5")
+    with pytest.warns(UserWarning, match="once"):
+        data.load(path, stream=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [path.name, place.name]
+
+
+def test_columns_are_turned_a_few_rows_at_a_time(tmp_path, monkeypatch):
+    path = write_kind(tmp_path, "csc", N, D)
+    monkeypatch.setattr(turned, "LEAST", 1)
+    monkeypatch.setattr(turned, "MOST", 70)
+    monkeypatch.setattr(turned, "SCANNED", 101)
+    X = anndata.read_h5ad(path).X.tocsr()
+    with h5py.File(path) as file:
+        alive = [*turned.turn(path, tmp_path / "rows.h5", file["X"], (N, D), h5py)]
+    assert len(alive) > X.nnz / 70 * X.nnz / 101
+    with h5py.File(tmp_path / "rows.h5") as file:
+        made = sp.csr_array(tuple(file["X"][part][...] for part in ("data", "indices", "indptr")), (N, D))
+    made.check_format(full_check=True)
+    assert made.has_sorted_indices
+    np.testing.assert_array_equal(made.toarray(), X.toarray())
+
+
+@pytest.mark.parametrize("row", [-1, N])
+def test_columns_with_a_row_that_is_not_there_leave_nothing_beside(tmp_path, row):
+    path = change(write_kind(tmp_path, "csc", N, D), indices=(4, row))
+    with (
+        pytest.warns(UserWarning, match="once"),
+        pytest.raises(ValueError, match=f"indices of /X must be from 0 to {N - 1}"),
+    ):
+        data.load(path, stream=True)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
+    path = write_kind(tmp_path, kind, N, D)
+    if kind == "npz":
+        parts = dict(np.load(path))
+        parts["X"][3, 4] = parts["X"][60, 2] = np.nan
+        parts["X"][60, 1] = 1e300
+        np.savez(path, **parts)
+    else:
+        with h5py.File(path, "r+") as file:
+            matrix, where, value = (
+                (file["X"], (3, slice(4, 6)), np.nan) if kind == "dense" else (file["X"]["data"], slice(40, 43), np.inf)
+            )
+            matrix[where] = value
+    told = []
+    for stream in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(ValueError, match="missing or infinite, the first at sample 'c") as error:
+                data.load(path, stream=stream)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("save", "X", "got"),
+    [
+        (np.savez_compressed, np.ones((6, 4)), r"got \(6, 4\), compressed"),
+        (np.savez, np.ones((4, 6)).T, r"got \(6, 4\) in the order of columns, not compressed"),
+        (np.savez, np.ones((6, 4, 2)), r"got \(6, 4, 2\), not compressed"),
+    ],
+)
+def test_arrays_whose_rows_cannot_be_read_are_told(tmp_path, save, X, got):
+    save(tmp_path / "a.npz", X=X)
+    with pytest.raises(ValueError, match=rf"a\.npz must hold X \(n, d\) .*, by rows, to stay there, {got}"):
+        data.load(tmp_path / "a.npz", stream=True)
+    assert isinstance(data.load(tmp_path / "a.npz").X, np.ndarray)
+
+
+def test_an_archive_with_a_wrong_sum_is_no_whole_one_wherever_its_samples_are(tmp_path):
+    path = write_kind(tmp_path, "npz", N, D)
+    content = path.read_bytes()
+    middle = content.index(np.load(path)["X"][N // 2].tobytes()) + 10
+    path.write_bytes(content[:middle] + b"?" + content[middle + 1 :])
+    for stream in (False, True):
+        with pytest.raises(ValueError, match=r"must be a whole \.npz file, got.*CRC"):
+            data.load(path, stream=stream)
+
+
+def test_plain_numbers_that_end_early_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
+    path = write_kind(tmp_path, "npz", N, D)
+    stored = data.load(path, stream=True).X
+    path.write_bytes(path.read_bytes()[:-9000])
+    with pytest.raises(ValueError, match="must stay as it is while its rows are read"):
+        stored[:3]

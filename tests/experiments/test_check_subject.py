@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gsat.data import Table, make_batches
+from gsat.data import Table, make_batches, memory
+from gsat.data.rows import BLOCK
 from gsat.experiments.check_folds import missed, preparations, sides, training_rows
 from gsat.experiments.check_subject import Limits, subject_of, thinned
+from gsat.experiments.shift_training import Split
+from stored import watched, wide
 
 LIMITS = Limits()
 
@@ -163,3 +166,19 @@ def test_missing_numbers_are_refused_by_name():
     made.X[3, 2] = np.nan
     with pytest.raises(ValueError, match="got 1 samples with NaN or infinity in feature 'c', and 1 of 6 such features"):
         subject_of(made, LIMITS)
+
+
+def test_samples_that_stay_in_their_file_are_looked_at_a_block_at_a_time(monkeypatch):
+    X, y, batch, stored = wide()
+    asked, limits = watched(monkeypatch), replace(LIMITS, features=20)
+    found, expected = (subject_of(Table(rows, y, batch.astype(str)), limits) for rows in (stored, X.toarray()))
+    assert (found.identity, found.notes, found.tested) == (expected.identity, expected.notes, expected.tested)
+    ours, theirs = (Split.of(each.table, np.flatnonzero(each.units != "0"), most=20) for each in (found, expected))
+    np.testing.assert_array_equal(ours.train.X, theirs.train.X)
+    np.testing.assert_array_equal(ours.away.X, theirs.away.X)
+    assert 0 < max(asked) <= BLOCK < np.prod(X.shape) // 2
+    with (
+        memory.limited("100kB"),
+        pytest.raises(ValueError, match=r"1,666 samples of 20 features needs 133 kB .* lower"),
+    ):
+        Split.of(found.table, np.flatnonzero(found.units != "0"), most=20)

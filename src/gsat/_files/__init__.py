@@ -7,6 +7,7 @@ from gsat._files.drafts import (
     remove_dead_drafts,
     replace_file,
     replace_files,
+    whole_file,
     whole_folder,
     write_durably,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "remove_dead_drafts",
     "replace_file",
     "replace_files",
+    "whole_file",
     "whole_folder",
     "write_durably",
 ]

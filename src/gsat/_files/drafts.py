@@ -27,11 +27,18 @@ def write_durably(path: Path, data: bytes) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Replace a file's content, whole or not at all; where that fails, nothing is left of the try."""
-    draft = beside(path, "draft")
+    with whole_file(path) as draft:
+        write_durably(draft, data)
+
+
+@contextmanager
+def whole_file(final: Path) -> Iterator[Path]:
+    """A block that writes a draft, which then takes the place of the file `final`; on failure nothing is left of it."""
+    draft = beside(final, "draft")
     try:
-        with _named_after(draft, path):
-            write_durably(draft, data)
-            os.replace(draft, path)
+        with _named_after(draft, final):
+            yield draft
+            os.replace(draft, final)
     except BaseException:
         _remove(draft)
         raise

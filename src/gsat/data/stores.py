@@ -1,8 +1,9 @@
-"""Stores of rows: compressed sparse rows and dense matrices, whose numbers are read from an HDF5 file by h5py."""
+"""Stores of rows: compressed sparse rows and dense matrices, in an HDF5 file or as plain numbers in any file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gsat.data.rows import Index
 from gsat.data.rules import extra
 
 NEAR = 2**14  # stored numbers between two rows that are rather read than left out by a second read
+LONG = 2**22  # stored numbers of a read, about, at the most
 CACHE = 2**26  # bytes of unpacked chunks that HDF5 keeps
 
 
@@ -70,9 +72,8 @@ class SparseStore:
         data, indices = group["data"], group["indices"]
         values = np.empty(inner[-1], np.float32)
         columns = np.empty(inner[-1], np.int32 if self.shape[1] < 2**31 else np.int64)
-        cuts = np.flatnonzero(begins[1:] - stops[:-1] > NEAR) + 1
-        for first, last in zip((0, *cuts.tolist()), (*cuts.tolist(), len(rows)), strict=True):
-            here = slice(inner[first], inner[last]) if last else slice(0, 0)
+        for first, last in _runs(begins, stops):
+            here = slice(inner[first], inner[last])
             if here.start == here.stop:
                 continue
             run = slice(int(begins[first]), int(stops[last - 1]))
@@ -87,6 +88,72 @@ class SparseStore:
         if len(columns) and not 0 <= columns.min() <= columns.max() < self.shape[1]:
             raise changed(self.path)  # a column out of range would be written outside the dense matrix
         return csr_array((values, columns, inner), shape=(len(rows), self.shape[1]))
+
+
+class Raw:
+    """A matrix (n, d) whose numbers lie in a file row by row, from the byte `offset` on.
+
+    They are read, not mapped: mapped pages count as memory of the process.
+
+    Parameters
+    ----------
+    path
+        The file, which must stay as it is.
+    dtype, shape, offset
+        Of the matrix.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, int], offset: int) -> None:
+        self.path, self.dtype, self.shape, self.offset, self.state = str(path), dtype, shape, offset, _state(path)
+
+    def __call__(self) -> Raw:
+        """Itself, once the file is still the same."""
+        if _state(self.path) != self.state:
+            raise changed(self.path)
+        return self
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        """These rows, from the first to the last."""
+        d = self.shape[1]
+        begin, count = self.offset + rows.start * d * self.dtype.itemsize, (rows.stop - rows.start) * d
+        found = np.fromfile(self.path, self.dtype, count, offset=begin)
+        if len(found) != count:
+            raise changed(self.path)
+        return found.reshape(-1, d)
+
+
+class DenseStore:
+    """Rows of a dense matrix.
+
+    Parameters
+    ----------
+    opened
+        Gives what is indexed by slices of rows: a data set of an HDF5 file, or itself.
+    shape
+        Of the matrix.
+    """
+
+    def __init__(self, opened: Opened | Raw, shape: tuple[int, int]) -> None:
+        self.opened, self.shape, self.path = opened, shape, opened.path
+
+    def read(self, rows: Index) -> NDArray[np.float32]:
+        """These rows; those that lie close to each other are read together."""
+        matrix, d = self.opened(), self.shape[1]
+        values = np.empty((len(rows), d), np.float32)
+        for first, last in _runs(rows * d, (rows + 1) * d):
+            some = matrix[int(rows[first]) : int(rows[last - 1]) + 1]
+            with np.errstate(over="ignore"):
+                values[first:last] = some[rows[first:last] - rows[first]]
+        return values
+
+
+def _runs(begins: Index, stops: Index) -> Iterator[tuple[int, int]]:
+    """Which rows, from the first to before the last, are read together; where they begin and stop in the file."""
+    if len(begins) == 0:
+        return
+    apart = (begins[1:] - stops[:-1] > NEAR) | (begins[1:] // LONG != begins[:-1] // LONG)
+    cuts = (np.flatnonzero(apart) + 1).tolist()
+    yield from zip((0, *cuts), (*cuts, len(begins)), strict=True)
 
 
 def changed(path: str) -> ValueError:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,10 @@ ERRORS: dict[str, type[Exception]] = {
 
 
 def read_apart(path: Path, kind: str, **options: Any) -> dict[str, Any]:
-    """What the reader of `kind` finds in the file at `path`, by name; the blocks of rows called X are one array."""
+    """What the reader of `kind` finds in the file at `path`, by name; the blocks of rows called X are one array.
+
+    What it calls "told" is a warning, given at once.
+    """
     found: dict[str, Any] = {}
     filled = 0
     for name, value in answers(path, kind, options):
@@ -54,6 +58,8 @@ def read_apart(path: Path, kind: str, **options: Any) -> dict[str, Any]:
         elif name == "X":
             found["X"][filled : filled + len(value)] = value
             filled += len(value)
+        elif name == "told":
+            warnings.warn(value, stacklevel=3)
         else:
             found[name] = value
     if filled != len(found.get("X", ())):

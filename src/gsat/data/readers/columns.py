@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gsat.data.asked import now
-from gsat.data.rows import StoredRows
+from gsat.data.rows import StoredRows, odd_numbers
 from gsat.data.rules import distinct, sha256_of, whole
 from gsat.data.table import Table
 
@@ -91,14 +91,14 @@ def checked(
     row: Callable[[int], str],
     *,
     beside: Sequence[Path] = (),
-    odd: tuple[int, int, int] = (0, 0, 0),
+    odd: tuple[int, int, int] | None = None,
     **fields: Any,
 ) -> Table:
     """The Table of these fields, read from `path`, once it holds what a table must.
 
     That is at least one sample and one feature, finite numbers, distinct feature names and sample ids. The
     checksum is that of the file at `path` followed by those `beside` it. `odd` tells of samples that stay in the file
-    how many of their numbers are not finite, and the row and the column of the first.
+    how many of their numbers are not finite, and the row and the column of the first; None: they are read once here.
     """
     try:
         made = Table(**fields, source=str(path))
@@ -109,11 +109,11 @@ def checked(
         raise ValueError(f"{path} must hold at least one sample and one feature, got shape {made.X.shape}")
     distinct(path, "feature names", made.feature_names or ())
     distinct(path, "sample ids", made.sample_ids or ())
-    if not isinstance(made.X, StoredRows):  # whose reader looks at the numbers
-        bad = ~np.isfinite(made.flat)
-        if bad.any():
-            raise _not_finite(made, path, row, int(bad.sum()), *divmod(int(bad.argmax()), bad.shape[1]))
-    elif odd[0]:
+    if odd is None:
+        odd = (0, 0, 0)
+        for part, block in made.X.chunks() if isinstance(made.X, StoredRows) else [(slice(0, None), made.flat)]:
+            odd = odd_numbers(odd, block, part.start)
+    if odd[0]:
         raise _not_finite(made, path, row, *odd)
     return replace(made, checksum=sha256_of(path, *beside))
 

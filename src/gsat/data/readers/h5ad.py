@@ -12,7 +12,7 @@ from gsat.data.readers.apart import read_apart
 from gsat.data.readers.columns import annotation, by_id, checked, column
 from gsat.data.rows import StoredRows
 from gsat.data.rules import needs
-from gsat.data.stores import Opened, SparseStore
+from gsat.data.stores import DenseStore, Opened, SparseStore
 from gsat.data.table import Table
 
 
@@ -29,8 +29,8 @@ def read_h5ad(
     layer="raw" takes .raw with its genes, where no layer has that name.
 
     Without `ids` the sample ids are the names of .obs. Nothing else of the file is read. In memory a matrix needs 4
-    bytes for each of its n x features cells, also a sparse one. A CSR matrix that stays in the file (`load` says when)
-    needs 8 bytes for a row.
+    bytes for each of its n x features cells, also a sparse one. A matrix that stays in the file (`load` says when)
+    needs at most 8 bytes for a row.
     """
     needs("anndata", "anndata", ".h5ad")
     wanted = {option: key for option, key in (("label", label), ("batch", batch), ("ids", ids)) if key is not None}
@@ -45,7 +45,7 @@ def read_h5ad(
     return checked(
         path,
         row,
-        odd=(0, 0, 0) if about is None else tuple(about["odd"]),
+        odd=None if about is None else tuple(about["odd"]),
         X=X,
         y=found.get("label"),
         batch=found.get("batch"),
@@ -56,4 +56,7 @@ def read_h5ad(
 
 def _rows(path: Path, about: dict[str, Any], stored: dict[str, Any]) -> StoredRows:
     """The matrix that stays in the file."""
-    return StoredRows(SparseStore(Opened(path, about["name"]), stored["ends"], len(stored["feature_names"])))
+    opened, d = Opened(Path(about.get("path", path)), about["name"]), len(stored["feature_names"])
+    if about["kind"] == "dense":
+        return StoredRows(DenseStore(opened, (len(stored["names"]), d)))
+    return StoredRows(SparseStore(opened, stored["ends"], d))

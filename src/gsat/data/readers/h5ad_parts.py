@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.memory import fits, stays_on_disk
+from gsat.data.readers.turned import SCANNED, is_fresh, place_of, turn
+from gsat.data.rows import odd_numbers
 from gsat.data.rules import among, extra, listed
 
 BLOCK = 2**18  # numbers in a block of rows
-SCANNED = 2**21  # stored numbers that are looked at together
 RAW = "raw"  # what --layer calls .raw
 TEXT = 100  # bytes of a name in memory
 Parts = Iterator[tuple[str, Any]]
@@ -42,7 +43,7 @@ def parts(
             yield option, _column(path, obs, among(path, option, key, keys, "key of .obs"), h5py)
         found, name = _matrix(path, inside, None if inside is not file else layer, h5py)
         if isinstance(found, h5py.Dataset):
-            yield from _dense(path, name, found)
+            yield from _dense(path, name, found, (len(names), len(feature_names)), stream)
         else:
             yield from _sparse(path, name, found, (len(names), len(feature_names)), stream, h5py)
 
@@ -174,13 +175,23 @@ def _announced(path: Path, name: str, shape: tuple[int, ...], besides: int = 0) 
     return "shape", list(shape)
 
 
-def _dense(path: Path, name: str, found: Any) -> Parts:
-    yield _announced(path, name, found.shape)
+def _dense(path: Path, name: str, found: Any, named: tuple[int, int], stream: bool | None) -> Parts:
+    stored = found.shape == named and min(named) > 0 and stays_on_disk(named, stream)
+    if not stored:
+        yield _announced(path, name, found.shape)
+    odd = (0, 0, 0)
     # whole chunks: what is compressed together is read once
     rows = max(BLOCK // max(found.shape[1], 1), 1)
     rows += -rows % (found.chunks or (1,))[0]
     for start in range(0, found.shape[0], rows):
-        yield "X", _float32(found[start : start + rows])
+        block = _float32(found[start : start + rows])
+        if stored:
+            odd = odd_numbers(odd, block, start)
+            yield "alive", None
+        else:
+            yield "X", block
+    if stored:
+        yield "stored", {"kind": "dense", "name": found.name, "odd": odd}
 
 
 def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: bool | None, h5py: Any) -> Parts:
@@ -197,7 +208,7 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
             raise ValueError(
                 f"{path} must hold {'real' if part is data else 'whole'} numbers in {name}, got {part.dtype}"
             )
-    stored = by_row and shape == named and stays_on_disk(named, stream)
+    stored = shape == named and stays_on_disk(named, stream)
     announced = None if stored else _announced(path, name, shape, 0 if by_row else 20 * len(data))
     fits(path, f"{indptr.name} {indptr.shape}", 16 * len(indptr))
     ends = indptr[...].astype(np.int64)
@@ -205,8 +216,11 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
         raise ValueError(f"data, indices and indptr of {name} must agree with its shape {shape}")
     if ends[0] != 0 or ends[-1] != len(data) or (np.diff(ends) < 0).any():
         raise ValueError(f"indptr of {name} must rise from 0 to {len(data)}")
-    if announced is None:
+    if announced is None and by_row:
         yield from _stored(name, found.name, data, indices, ends, shape[1])
+        return
+    if announced is None:
+        yield from _turned(path, name, found, named, h5py)
         return
     yield announced
     if by_row:
@@ -229,6 +243,17 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
     turned = whole.tocsr()
     for rows in _row_blocks(turned.indptr, shape[1]):
         yield "X", turned[rows].toarray(order="C")
+
+
+def _turned(path: Path, name: str, found: Any, named: tuple[int, int], h5py: Any) -> Parts:
+    """As `_stored`, of the rows of a CSC matrix in a file beside this one, which is made where there is none."""
+    place = place_of(path, name)
+    if not is_fresh(path, place, h5py):
+        yield "told", f"{path} has {name} by columns (CSC); it is written by rows to {place}, once"
+        yield from turn(path, place, found, named, h5py)
+    with h5py.File(place, "r") as file:
+        for part, value in _sparse(place, name, _item(place, file, "X", h5py), named, True, h5py):
+            yield part, {**value, "path": str(place)} if part == "stored" else value
 
 
 def _stored(name: str, place: str, data: Any, indices: Any, ends: NDArray[np.int64], d: int) -> Parts:

@@ -1,0 +1,93 @@
+"""Matrices that are stored by columns, turned once into rows: a file beside the source, made in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gsat._files import remove_dead_drafts, whole_file
+from gsat.data.memory import allowed
+
+SCANNED = 2**21  # stored numbers that are looked at together
+LEAST, MOST = 2**16, 2**24  # stored numbers that are sorted together, at 32 bytes each; every round reads all of them
+ROOM = 64  # bytes of free memory for each
+Parts = Iterator[tuple[str, Any]]
+
+
+def place_of(path: Path, name: str) -> Path:
+    """Where the rows of the matrix `name` of the file at `path` are kept: cells.h5ad.X.rows.h5."""
+    return path.with_name(f"{path.name}.{name.replace('/', '-')}.rows.h5")
+
+
+def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
+    """Whether the rows at `place` were made of the file as it is now, by its size and time."""
+    try:
+        with h5py.File(place, "r") as file:
+            return [int(each) for each in file.attrs["source"]] == _state(path)
+    except (OSError, KeyError, TypeError, ValueError):
+        return False  # missing, damaged, or another file
+
+
+def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any) -> Parts:
+    """Write the CSR matrix of a CSC one, the group `found`, to `place`, whole or not at all.
+
+    The numbers of each row are counted, then as many rows as fit are collected at a time: every time all of the matrix
+    is read. "alive" is answered in between.
+    """
+    from scipy.sparse import csc_array
+
+    state = _state(path)
+    data, indices, ends = found["data"], found["indices"], found["indptr"][...].astype(np.int64)
+    n, d = shape
+    counts = np.zeros(n, np.int64)
+    for part in _parts(len(data)):
+        rows = indices[part]
+        if not 0 <= rows.min() <= rows.max() < n:
+            raise ValueError(f"indices of {found.name} must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
+        counts += np.bincount(rows, minlength=n)
+        yield "alive", None
+    begins = np.append(0, np.cumsum(counts))
+    remove_dead_drafts(place.parent, place.name)
+    with whole_file(place) as draft, h5py.File(draft, "w") as file:
+        made = file.create_group("X")
+        made.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
+        made["indptr"] = begins
+        values = made.create_dataset("data", len(data), np.float32)
+        columns = made.create_dataset("indices", len(data), np.int32 if d < 2**31 else np.int64)
+        most, first = min(max(allowed() // ROOM, LEAST), MOST), 0
+        while first < n:
+            last = max(first + 1, int(np.searchsorted(begins, begins[first] + most, side="right")) - 1)
+            size = int(begins[last] - begins[first])
+            some, rows, widths = np.empty(size, np.float32), np.empty(size, np.int64), np.zeros(d, np.int64)
+            filled = 0
+            for part in _parts(len(data)):
+                place_in = indices[part]
+                here = np.flatnonzero((place_in >= first) & (place_in < last))
+                if len(here):
+                    to = slice(filled, filled + len(here))
+                    with np.errstate(over="ignore"):
+                        some[to] = data[part][here]
+                    rows[to] = place_in[here] - first
+                    own = np.searchsorted(ends, part.start + here, side="right") - 1
+                    widths += np.bincount(own, minlength=d)
+                    filled = to.stop
+                yield "alive", None
+            block = csc_array((some, rows, np.append(0, np.cumsum(widths))), shape=(last - first, d)).tocsr()
+            values[begins[first] : begins[last]] = block.data
+            columns[begins[first] : begins[last]] = block.indices
+            first = last
+        file.attrs["source"] = state
+        if _state(path) != state:
+            raise ValueError(f"{path} must stay as it is while its rows are made, but it changed; open it again")
+
+
+def _parts(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + SCANNED, n)) for start in range(0, n, SCANNED))
+
+
+def _state(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]
