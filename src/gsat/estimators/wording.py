@@ -136,4 +136,4 @@ def _mistaken(one: dict[str, Any]) -> list[str]:
     table = np.array(one["confusion"])
     np.fill_diagonal(table, 0)
     pairs = sorted(zip(*np.nonzero(table), strict=True), key=lambda pair: -table[pair])
-    return [f"{names[i]} as {names[j]} {table[i, j]} time{'s' * (table[i, j] > 1)}" for i, j in pairs]
+    return [f"{names[i]} as {names[j]} {table[i, j]} time{'s' if table[i, j] > 1 else ''}" for i, j in pairs]
