@@ -22,7 +22,7 @@ from gsat.estimators.logistic import Logistic
 STILL = 1e-3  # of the budget: a group that moved less did not move
 WORDS = {
     "erm": "plain training, without an adversary",
-    "linear": "a linear model that is robust against one shift",
+    "linear": "logistic regression with little weight where samples of a class differ",
     "lda": "linear discriminant analysis with a shrunk covariance",
     "fgm": "adversarial training, one gradient step for each sample",
     "fgsm": "adversarial training, one signed gradient step for each sample",
@@ -140,11 +140,14 @@ def _model(trained: Trained) -> dict[str, Any]:
     plan = trained.plan
     attacked = plan.defence.removeprefix("structured-")
     words = WORDS.get(plan.defence) or f"adversarial training with the attack {attacked}"
+    if plan.defence == "linear" and (plan.metric is None or plan.gamma == 0):
+        words = "logistic regression"
     if isinstance(trained.predictor, AverageClassifier):
         words = f"the average of {len(trained.predictor.estimators_)} models, the best of them {words}"
     names = {"linear": "C", "lda": "shrinkage", "erm": None, **dict.fromkeys(_defaults.STRUCTURES, "budget")}
     size = names.get(plan.defence, "eps")
-    return {"defence": plan.defence, "words": words, **({} if size is None else {size: plan.size})}
+    prepare = {} if plan.prepare == "none" else {"prepare": plan.prepare}
+    return {"defence": plan.defence, "words": words, **({} if size is None else {size: plan.size}), **prepare}
 
 
 def _counts(train: Table, test: Table, classes: NDArray[Any]) -> dict[str, Any]:
