@@ -54,8 +54,8 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
     assert rest == rest_too
 
 
-@pytest.mark.filterwarnings("default:.* it is written by rows to")
-@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+@pytest.mark.filterwarnings("default:.* written by rows to")
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz", "parquet"])
 def test_other_files_give_the_same_model_too(tmp_path, kind):
     path = write_kind(tmp_path, kind, 90, 40)
     found = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
 SHEETS = (".xls", ".ods")
-STREAMING = (".h5ad", ".npz")  # files whose rows can be read a few at a time
+STREAMING = (".h5ad", ".npz", ".parquet")  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -178,8 +178,8 @@ def load(
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
         announces more is refused before anything is allocated, unless its samples stay in it.
     stream
-        Whether the samples stay in the file, and rows are read when they are needed; for .h5ad and .npz files.
-        None: where they take more than half of what is free. docs/guide/large.md says which files.
+        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .npz and .parquet files
+        (docs/guide/large.md). None: where they take more than half of what is free.
 
     Returns
     -------
