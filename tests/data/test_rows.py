@@ -298,3 +298,10 @@ def test_rows_beside_a_table_hold_all_its_numbers(tmp_path):
     (tmp_path / "other.h5").replace(place)
     with pytest.raises(ValueError, match=r"X\.rows\.h5 must hold the rows of cells\.parquet; remove it"):
         data.load(path, **options)
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("cells.zarr", "anndata.read_zarr"), ("X.npy", "numpy.savez")])
+def test_what_is_not_read_is_told_with_a_way_out(tmp_path, name, remedy):
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=rf"must end in one of .*, got '\.\w+'; .*{remedy}"):
+        data.load(tmp_path / name, stream=True)

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
-SHEETS = (".xls", ".ods")
+REMEDIES = {  # by the ending of what is not read
+    **dict.fromkeys((".xls", ".ods"), "; save the sheet as .csv in UTF-8"),
+    ".zarr": '; write it as .h5ad: anndata.read_zarr(path).write_h5ad("cells.h5ad")',
+    ".npy": "; numpy.savez(file, X=X, y=y) makes an .npz file of it",
+}
 STREAMING = (".h5ad", ".npz", ".parquet")  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
@@ -229,8 +233,9 @@ def _load_file(name: str | Path, given: dict[str, Any], *, stream: bool | None) 
     if isinstance(name, str) and not ending and path.name == name and not path.is_dir():
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
-        remedy = "; save the sheet as .csv in UTF-8" if ending in SHEETS else ""
-        raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}{remedy}")
+        raise ValueError(
+            f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}{REMEDIES.get(ending, '')}"
+        )
     reader = READERS[ending]
     takes = options_of(reader)
     for option in given:
