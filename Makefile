@@ -34,10 +34,11 @@ help:
 demo: .venv/run.stamp
 	$(BIN)/gsat demo --force
 
-# One thread each: the matrices of the tests are small, and threads of several workers only wait for each other.
+# One thread each: the matrices of the tests are small, and threads of several workers only wait for each other. The
+# tests of the core run under `coverage`, one process beside the one that writes the site.
 test: check .venv/docs.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal $(addprefix --ignore=,$(CORE))
-	@$(MAKE) --no-print-directory coverage docs
+	@$(MAKE) --no-print-directory -j2 coverage docs
 
 # slipcover instead of coverage: the tests take an eighth longer, not a third. It fails below the floor.
 coverage: .venv/dev.stamp

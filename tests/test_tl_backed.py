@@ -111,7 +111,6 @@ def test_no_read_asks_for_more_than_a_block(tmp_path, monkeypatch):
     [
         (sparse.csr_matrix, np.nan, r"got missing or infinite ones, the first of them in cell 'cell70'"),
         (np.asarray, np.inf, r"got missing or infinite ones, the first of them in cell 'cell70'"),
-        (sparse.csc_matrix, 1.0, r"must hold a CSR or dense matrix to be read by rows, got CSC.*takes \d.* kB"),
     ],
 )
 def test_what_cannot_be_read_by_rows(tmp_path, form, value, message):
@@ -121,5 +120,20 @@ def test_what_cannot_be_read_by_rows(tmp_path, form, value, message):
     adata.write_h5ad(tmp_path / "x.h5ad")
     backed = anndata.read_h5ad(tmp_path / "x.h5ad", backed="r")
     with pytest.raises(ValueError, match=message):
+        gsat.tl.fit(backed, "type")
+    backed.file.close()
+
+
+def test_columns_are_turned_into_rows_once(tmp_path):
+    adata, path = plainly(), tmp_path / "x.h5ad"
+    adata.X = sparse.csc_matrix(adata.X)
+    adata.write_h5ad(path)
+    backed = anndata.read_h5ad(path, backed="r")
+    with pytest.warns(UserWarning, match=r"has X by columns \(CSC\); it is written by rows to .*, once"):
+        found = matrix(backed[5:9], None)
+    np.testing.assert_array_equal(found.dense(slice(None)), adata.X[5:9].toarray())
+    backed.file.close()
+    backed = anndata.read_h5ad(path, backed="r+")
+    with pytest.raises(ValueError, match=r'got CSC.* with backed="r", .*adata.to_memory\(\), of \d.* kB'):
         gsat.tl.fit(backed, "type")
     backed.file.close()

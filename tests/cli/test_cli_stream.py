@@ -62,8 +62,8 @@ def test_a_diagnosis_is_the_same(path, tmp_path):
     assert found[0] == found[1]
 
 
-@pytest.mark.filterwarnings("default:.* it is written by rows to")
-@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+@pytest.mark.filterwarnings("default:.* written by rows to")
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz", "parquet"])
 def test_other_files_give_the_same_model_too(tmp_path, kind):
     path = write_kind(tmp_path, kind, 90, 40)
     found = []

@@ -6,36 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from gsat.data.memory import shown
-from gsat.data.rows import Index, Store, StoredRows, places
-from gsat.data.stores import Opened, SparseStore
-
-
-class DenseStore:
-    """A dense matrix on disk; rows that follow each other are read together.
-
-    Parameters
-    ----------
-    opened
-        Gives the matrix, indexed by slices of rows.
-    shape
-        Of it.
-    """
-
-    def __init__(self, opened: Any, shape: tuple[int, int]) -> None:
-        self.opened, self.shape, self.path = opened, shape, opened.path
-
-    def read(self, rows: Index) -> NDArray[np.float32]:
-        """These rows."""
-        matrix, found = self.opened(), np.empty((len(rows), self.shape[1]), np.float32)
-        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) > 1) + 1):
-            if len(run):
-                with np.errstate(over="ignore"):
-                    found[run] = matrix[int(rows[run[0]]) : int(rows[run[-1]]) + 1]
-        return found
+from gsat.data.rows import Store, StoredRows, places
+from gsat.data.stores import DenseStore, Opened, SparseStore
 
 
 class Given:
@@ -66,16 +41,20 @@ def rows_on_disk(adata: Any, layer: str | None) -> StoredRows | None:
     """
     from anndata.abc import CSCDataset, CSRDataset
 
+    from gsat.data.loading import load
+
     whole = adata._adata_ref if adata.is_view else adata  # .X of a view would be read into memory
     X = whole.X if layer is None else whole.layers[layer]
-    if isinstance(X, CSCDataset):
+    store: Store
+    if isinstance(X, CSCDataset) and whole.isbacked and X.group.file.mode == "r":
+        store = load(whole.filename, stream=True).X.store  # turns columns into rows, in a file beside it, once
+    elif isinstance(X, CSCDataset):
         size = sum(X.group[part].nbytes for part in ("data", "indices", "indptr"))
         raise ValueError(
             "adata must hold a CSR or dense matrix to be read by rows, got CSC, of which a row lies all over the file; "
-            f"adata.to_memory() takes {shown(size)}, and its .X.tocsr(), written to a file once, is read by rows"
+            f'read an .h5ad file with backed="r", which turns it once, or call adata.to_memory(), of {shown(size)}'
         )
-    store: Store
-    if isinstance(X, CSRDataset):
+    elif isinstance(X, CSRDataset):
         ends = np.asarray(X.group["indptr"][...], np.int64)
         store = SparseStore(_opened(X.group), ends, X.shape[1])
     elif hasattr(X, "chunks") and hasattr(X, "name") and not hasattr(X, "compute"):  # of HDF5 or zarr, not of dask

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gsat import registry
+from gsat import _defaults, registry
 from gsat.data import Table
 from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
@@ -54,6 +54,7 @@ def judged(
         {text: parse_attack(text, unit, steps=steps) for text in attacks},
         group_size=group_size,
         random_state=plan.seed,
+        strength=_defaults.STRENGTH,
     )
     used = model.history_.mean_norm
     return found.assign(

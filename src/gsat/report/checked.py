@@ -151,8 +151,11 @@ def _share(value: float, best: float) -> Cell:
 
 
 def _points(row: Any) -> str:
-    gap, low, high = (f"{round(float(row[name]), 1) + 0.0:+.1f}" for name in ("difference", "low", "high"))  # no "-0.0"
-    return f"{gap}{'' if pd.isna(row['low']) else f' [{low}, {high}]'}{' *' if row['beats'] else ''}"
+    """The difference, with its interval where there is one: of a single unit there is none."""
+    known = [name for name in ("difference", "low", "high") if not pd.isna(row[name])]
+    gap, *ends = (f"{round(float(row[name]), 1) + 0.0:+.1f}" for name in known)  # no "-0.0"
+    interval = f" [{', '.join(ends)}]" if ends else ""
+    return f"{gap}{interval}{' *' if row['beats'] else ''}"
 
 
 def _frame(path: Path, rows: Any, name: str, columns: Iterable[str]) -> pd.DataFrame:
