@@ -7,11 +7,11 @@ WORKERS ?= auto
 
 # Whatever computes: these rooms must give the same answers on any processor and with any number of threads.
 NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
-  diagnosis estimators selectors test_adversary.py test_defences.py test_evaluation.py))
+  diagnosis estimators selectors defences test_adversary.py test_evaluation.py))
 
 # The core, without the tests that compare with other libraries.
 LOWEST := $(addprefix tests/,_arrays costs/test_costs_input.py costs/test_metric.py costs/test_per_batch.py solvers \
-  shortcuts attacks training theory test_adversary.py test_defences.py estimators/test_weights.py)
+  shortcuts attacks defences training theory test_adversary.py estimators/test_weights.py)
 
 .PHONY: help demo test test-portable test-lowest docs campaign check bench clean
 
@@ -37,6 +37,7 @@ test: check .venv/docs.stamp
 docs: .venv/docs.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs docs/_build/html
 	$(BIN)/python docs/check_site.py docs/_build/html
+	@$(BIN)/python docs/counts.py
 
 # As torch, MKL and OpenBLAS compute on a processor without AVX, on one with AVX2, and on this one with two threads.
 test-portable: .venv/dev.stamp

@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from forks import FORKS
 from gsat._arrays.ranks import RankLeft
 from gsat.cli import main
-
-FORKS = get_context("forkserver")  # one process loads torch, and each rank is a fork of it
-FORKS.set_forkserver_preload(["numpy", "torch", "torch._dynamo", "torch.distributed", "gsat.defences", "gsat.training"])
 
 
 class Rank:

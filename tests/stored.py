@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from gsat.data.rows import StoredRows, places
+
 
 def cells(n, d, seed=0):
     """Sparse counts (n, d), float32, of two types and three donors."""
@@ -43,3 +45,45 @@ def write_cells(path, n, d, form=sp.csr_matrix, seed=0, **how):
     var = pd.DataFrame(index=pd.Index([f"g{j}" for j in range(d)], dtype=object))
     anndata.AnnData(form(X), obs, var).write_h5ad(path, **how)
     return path
+
+
+class Held:
+    """A store of rows that are in memory, which knows how many rows were asked for at once."""
+
+    path = "memory"
+
+    def __init__(self, X):
+        self.X, self.shape, self.asked = X, X.shape, []
+
+    def read(self, rows):
+        self.asked.append(len(rows))
+        return self.X[rows]
+
+
+def wide(n=2500, d=8192, n_batches=3):
+    """Sparse samples of three batches and two classes, more than two blocks of them; and the same as stored rows."""
+    rng = np.random.default_rng(0)
+    batch, y = np.arange(n) % n_batches, rng.integers(2, size=n)
+    X = sp.random_array((n, d), density=0.004, format="csr", dtype=np.float32, rng=rng)
+    moved = np.zeros((n, 8), np.float32)
+    moved[np.arange(n), batch] = 1
+    moved[np.arange(n), n_batches + y] = 1
+    X = sp.hstack([sp.csr_array(moved), X[:, 8:]], format="csr")
+    return X, y, batch, StoredRows(Held(X))
+
+
+def watched(monkeypatch):
+    """How many numbers are asked for at once of any stored rows from now on."""
+    asked, some, whole = [], StoredRows.__getitem__, StoredRows.__array__
+
+    def rows_of(self, rows):
+        asked.append(len(places(rows, len(self))) * self.shape[1])
+        return some(self, rows)
+
+    def all_of(self, *args, **kwargs):
+        asked.append(len(self) * self.shape[1])
+        return whole(self, *args, **kwargs)
+
+    monkeypatch.setattr(StoredRows, "__getitem__", rows_of)
+    monkeypatch.setattr(StoredRows, "__array__", all_of)
+    return asked

@@ -245,7 +245,11 @@ def test_given_batches_are_used():
     [
         ({"lam": 0.0}, ValueError, r"lam must be > 0.*, got 0\.0"),
         ({"lam": "auto"}, TypeError, "lam must be a number, got 'auto'"),
-        ({"lam": 1.0, "solver": "sgd"}, ValueError, "solver must be one of proximal, admm, linearised .*, got 'sgd'"),
+        (
+            {"lam": 1.0, "solver": "sgd"},
+            ValueError,
+            "solver must be one of proximal, admm, admm-paper, linearised .*, got 'sgd'",
+        ),
         ({"lam": 1.0, "solver": gsat.ADMM}, TypeError, "solver must be .*instance.*, got <class"),
         ({"lam": 1.0, "n_inner": 0}, ValueError, "n_inner must be >= 1, got 0"),
     ],

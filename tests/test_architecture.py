@@ -27,7 +27,7 @@ LEVELS = (  # packages and root modules; each imports only from levels above it 
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 ONLY = {  # these may import less than their level allows
     "data": {"_checks", "_files", "_show"},
-    "diagnosis": {"_checks", "_files", "_show", "_arrays", "costs"},
+    "diagnosis": {"_checks", "_files", "_show", "_arrays", "data", "costs"},
     "report": {"_files"},
 }
 WITH_MORE = {  # the rest: torch alone

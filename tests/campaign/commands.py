@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,29 +20,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from forks import FORKS
 from gsat._files import is_ours
 from gsat.data.catalogue import IDX, KNOWN
 from web import Served
 
-FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        "torch",
-        "torch._dynamo",
-        "matplotlib.figure",
-        "matplotlib.backends.backend_agg",
-        "gsat.cli",
-        "gsat.estimators.from_table",
-        "gsat.selectors.ranking",
-        "gsat.experiments.comparing",
-        "gsat.experiments.demonstration",
-        "gsat.experiments.paper",
-        "gsat.experiments.runner",
-        "gsat.report",
-        "gsat.diagnosis",
-        "gsat.data.fetching",
-    ]
-)
 WATCHED = ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")  # of os: around each a kill may come
 TABLE = "t.csv"  # beside the folders of the commands, for its path is part of a run
 SERVED = "served.json"  # beside them too: where a small MNIST can be fetched, if there is one

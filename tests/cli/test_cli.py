@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ import gsat
 from gsat import registry
 from gsat.cli import app
 from gsat.cli.folders import RUN_FILES
+from gsat.experiments import demonstration
 
 QUICK = ["--n-outer", "12", "--n-inner", "4", "--group-size", "60"]
 
@@ -151,8 +153,16 @@ def test_tuned_sizes_are_chosen_on_validation_rows(tmp_path):
         assert own.loc[own["accuracy"].idxmax(), "size"] == row.size
 
 
-def test_demo_writes_table_picture_and_report(tmp_path):
+def test_demo_writes_table_picture_and_report(tmp_path, monkeypatch):
+    asked = []
+
+    def quick(model, X, y, attacks, *, strength):  # the search itself has tests of its own
+        asked.append(strength)
+        return gsat.evaluate(model, X, y, {name: replace(one, steps=3) for name, one in attacks.items()})
+
+    monkeypatch.setattr(demonstration, "evaluate", quick)
     text = run("demo", "--out", tmp_path / "d", "--n-outer", "8").output
+    assert asked == ["standard"] * 6
     for name in ("erm", "fgm", "pgd", "universal", "group-sparse", "low-rank"):
         assert re.search(rf"^{name} +\d", text, re.MULTILINE), name
     assert (tmp_path / "d" / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -257,7 +267,7 @@ def test_resume_needs_the_same_options(trained, tmp_path):
         (["train", "digits", "--lam", "-1"], "lam must be > 0, got -1.0"),
         (["train", "digits", "--alpha", "2"], "alpha must be >= 0 and <= 1, got 2.0"),
         (["train", "digits", "--model", "vgg"], "model must be one of elu, alexnet"),
-        (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, linearised"),
+        (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, admm-paper, linearised"),
         (["train", "digits", "--budget", "0"], "budget must be > 0, got 0.0"),
         (["attack", "nowhere"], "nowhere"),
         (["compare", "digits", "--attacks", "low-rank:x"], 'an attack must read "name"'),

@@ -16,6 +16,7 @@ from gsat.experiments import check_folds, checking
 from gsat.experiments.check_commands import in_python, options
 from gsat.experiments.check_methods import METHODS, TITLES
 from gsat.experiments.shift_candidates import Candidate, Setting
+from stored import write_cells
 
 TINY = Setting(
     budgets=(0.1,), metric_budgets=(0.1,), lengths=(1.0,), cs=(0.1,), metric_cs=(), shrinkages=(0.3,),
@@ -128,6 +129,8 @@ def test_wrong_options_are_told_before_anything_is_trained(samples, tmp_path):
 def test_train_takes_linear_models(samples, tmp_path, extra, words):
     found = run("train", samples, "--label", "kind", "--batch", "lab", *extra, "--out", tmp_path / "x")
     assert words in found.output
+    assert "mean_norm" not in found.output  # there was no adversary, and no price of it
+    assert "lam " not in found.output
     assert json.loads((tmp_path / "x" / "config.json").read_text())["defence"] == "linear"
 
 
@@ -209,6 +212,17 @@ def test_the_function(frame, tmp_path, capsys):
     assert fitted.score(X, y) > 0.5
     again = gsat.check(sparse.csr_array(X.to_numpy()), y, batch, quick=True, out=tmp_path / "pieces")
     pd.testing.assert_frame_equal(found.batches, again.batches)
+
+
+def test_samples_that_stay_in_their_file(tmp_path):
+    path = write_cells(tmp_path / "cells.h5ad", 60, 40)
+    told = [*OPTIONS[4:], "--label", "type", "--batch", "donor", "--max-features", 20, "--max-batches", 1]
+    found = []
+    for stream in ("--stream", "--no-stream"):
+        run("check", path, *told, "--normalise", "log1p-cpm", "--out", tmp_path / stream, stream)
+        found.append([(tmp_path / stream / name).read_text() for name in ("methods.csv", "results.csv")])
+        assert "missed" in found[-1][1]
+    assert found[0] == found[1]
 
 
 def test_cells_without_batches(frame):

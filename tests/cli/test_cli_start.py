@@ -12,7 +12,7 @@ import pytest
 import gsat
 from gsat import _defaults, registry
 from gsat.cli import options
-from gsat.cli.app import user_errors
+from gsat.cli.app import as_typed, user_errors
 from gsat.estimators.from_table import Plan
 from gsat.estimators.matching import Fill
 
@@ -161,3 +161,10 @@ def test_warnings_for_programmers_are_not_shown_to_users(capsys):
 
     command()
     assert capsys.readouterr().err == "gsat: warning: one batch holds one class\n"
+
+
+def test_remedies_name_options_as_they_are_typed():
+    said = "the loss fell over 10 groups of n_outer; take a larger n_outer, another eta0, or a smaller budget"
+    typed = "the loss fell over 10 groups of n_outer; take a larger --n-outer, another --eta0, or a smaller --budget"
+    assert as_typed(said) == typed
+    assert as_typed("a budget of 0.1 is large") == "a budget of 0.1 is large"

@@ -23,7 +23,7 @@ def path(tmp_path_factory):
 @pytest.mark.parametrize(
     "more",
     [
-        ("--defence", "low-rank"),
+        ("--defence", "low-rank", "--metric", "auto", "--gamma", "10"),
         ("--defence", "group-sparse", "--prepare", "centre", "--normalise", "log1p-cpm"),
         ("--defence", "erm", "--prepare", "zscore", "--early-stopping", "--calibrate"),
         ("--defence", "linear", "--features", "g1*"),
@@ -54,6 +54,14 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
     assert rest == rest_too
 
 
+def test_a_diagnosis_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        run("diagnose", path, *OPTIONS, "--n-splits", 2, "--out", tmp_path / stream, stream)
+        found.append(json.loads((tmp_path / stream / "diagnosis.json").read_text()))
+    assert found[0] == found[1]
+
+
 @pytest.mark.filterwarnings("default:.* written by rows to")
 @pytest.mark.parametrize("kind", ["dense", "csc", "npz", "parquet"])
 def test_other_files_give_the_same_model_too(tmp_path, kind):
@@ -71,3 +79,12 @@ def test_other_files_give_the_same_model_too(tmp_path, kind):
         np.testing.assert_array_equal(weights_too[name], value)
     pd.testing.assert_frame_equal(new_too, new)
     assert known_too == known
+
+
+def test_a_selection_is_the_same(path, tmp_path):
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / f"{stream}.csv"
+        run("select", path, *OPTIONS, "-k", 3, "--n-outer", 5, "--n-resamples", 2, "--out", out, stream)
+        found.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*found)

@@ -10,6 +10,8 @@ from scipy import sparse
 import gsat
 from gsat.costs import spread
 from gsat.costs.metric import fitting
+from gsat.data.rows import BLOCK
+from stored import watched, wide
 from strategies import normal
 
 D = 30
@@ -240,6 +242,16 @@ def test_rows_are_read_alike_from_any_container(tmp_path):
         np.testing.assert_allclose(covariance(found), covariance(expected), atol=1e-5)
     images = gsat.Metric.from_batches(X.reshape(-1, 2, 3, 5), y, batch, gamma=10.0)
     np.testing.assert_allclose(covariance(images), covariance(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["batches", "within", "between"])
+def test_rows_that_stay_in_a_file_are_read_a_block_at_a_time(kind, monkeypatch):
+    X, y, batch, stored = wide()
+    asked = watched(monkeypatch)
+    found, expected = (gsat.Metric.from_batches(rows, y, batch, gamma=10.0, kind=kind, rank=3) for rows in (stored, X))
+    torch.testing.assert_close(found.stretch, expected.stretch)
+    torch.testing.assert_close(found.directions, expected.directions)
+    assert 0 < max(asked) <= BLOCK < np.prod(X.shape) // 2
 
 
 def test_a_sample_of_the_rows_gives_nearly_the_same(monkeypatch):

@@ -66,6 +66,13 @@ def test_confounded_labels_are_told():
     assert "there is one batch" in doubts(table([("a", "x", 9), ("a", "y", 9)]).split_at_random(0.25))[0]
 
 
+def test_where_a_large_batch_has_one_class_the_small_ones_are_named_too():
+    both = [("c", "x", 9), ("c", "y", 9)]
+    found = doubts(table([("a", "x", 9), ("b", "y", 3), ("d", "y", 1), *both]))
+    assert found[0].startswith("a single class in batches a, b: ")
+    assert not any("single class" in one for one in doubts(table([("b", "y", 4), *both])))
+
+
 def test_tiny_batches_are_no_confounding():
     rng = np.random.default_rng(0)
     cells = [(f"b{i}", "xy"[int(rng.integers(2))], 1) for i in range(60)]

@@ -14,7 +14,7 @@ from gsat import data
 from gsat.data import memory, rows, stores
 from gsat.data.readers import turned
 from gsat.data.rows import StoredRows
-from stored import write_cells, write_kind
+from stored import Held, cells, write_cells, write_kind
 
 N, D = 90, 40
 CHOICES = {
@@ -100,6 +100,15 @@ def test_a_pass_in_small_pieces_reads_each_row_of_the_file_once(path, monkeypatc
     for begin in range(0, len(stored), 2):
         stored[begin : begin + 2]
     assert seen == [*range(0, N, 2)]
+
+
+def test_a_file_is_never_asked_for_more_than_a_block(monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 7 * D)
+    store = Held(sp.csr_array(cells(N, D)[0]))
+    stored, order = StoredRows(store).with_columns([3, 1]), np.random.default_rng(0).permutation(N)
+    np.testing.assert_array_equal(stored.dense(order), store.X.toarray()[order][:, [3, 1]])
+    np.testing.assert_array_equal(np.asarray(stored), store.X.toarray()[:, [3, 1]])
+    assert max(store.asked) == 7
 
 
 def test_it_can_be_sent_to_another_process(pair):

@@ -97,6 +97,18 @@ def test_a_step_that_is_too_long_gains_nothing():
     assert math.isnan(found["residual"])
 
 
+def test_a_price_at_which_nothing_moves_has_no_shares():
+    torch.manual_seed(0)
+    X, y = torch.randn(60, 6).numpy(), np.arange(60) % 3
+    model = gsat.GSATClassifier("low-rank", lam=500.0, alpha=0.5, solver="admm", n_outer=2, random_state=0).fit(X, y)
+    found = algorithm._inner(model, "low-rank", X, y, 5, 30)
+    assert (found["gain"] == 0).all()
+    assert found["share"].isna().all()
+    shares = 100 * found.groupby("solver")["share"].mean()
+    assert "no perturbation is the best" in algorithm._reached(shares)
+    assert algorithm._reached(shares.fillna(50.4)) == "ADMM 50 %, proximal 50 %"
+
+
 def test_differences_are_between_the_same_prices():
     rows = [
         {"data": "mnist", "model": "elu", "cost": "low-rank", "attack": "low-rank", "eps": 0.2, "seed": seed,

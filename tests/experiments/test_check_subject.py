@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gsat.data import Table, make_batches
+from gsat.data import Table, make_batches, memory
+from gsat.data.rows import BLOCK
 from gsat.experiments.check_folds import missed, preparations, sides, training_rows
 from gsat.experiments.check_subject import Limits, subject_of, thinned
+from gsat.experiments.shift_training import Split
+from stored import watched, wide
 
 LIMITS = Limits()
 
@@ -118,6 +121,20 @@ def test_classes_that_are_never_recognised_are_named():
     assert missed(np.eye(3)[np.zeros_like(split.y)], split) == "1, 2"
 
 
+def test_what_the_numbers_and_names_look_like_is_a_note():
+    made = table([12, 12, 12], d=30)
+    assert said(subject_of(made, LIMITS)) == ""
+    counts = np.random.default_rng(0).poisson(20.0, made.X.shape).astype(np.float32)
+    counts[0, 0] = 90
+    names = ("age", *(f"ENSG{i:011d}" for i in range(29)))
+    found = subject_of(replace(made, X=counts, feature_names=names), LIMITS).notes
+    assert found[0].startswith("The samples look like raw counts (whole numbers, ")
+    assert "--normalise log1p-cpm" in found[0]
+    assert found[1] == (
+        "The feature age is unlike the others and trained on with them; --drop age leaves out what is no measurement."
+    )
+
+
 def test_large_data_is_thinned_and_that_is_said():
     made = make_batches(n=400, d=4, seed=0)
     found = subject_of(made, Limits(samples=100, features=3))
@@ -149,3 +166,19 @@ def test_missing_numbers_are_refused_by_name():
     made.X[3, 2] = np.nan
     with pytest.raises(ValueError, match="got 1 samples with NaN or infinity in feature 'c', and 1 of 6 such features"):
         subject_of(made, LIMITS)
+
+
+def test_samples_that_stay_in_their_file_are_looked_at_a_block_at_a_time(monkeypatch):
+    X, y, batch, stored = wide()
+    asked, limits = watched(monkeypatch), replace(LIMITS, features=20)
+    found, expected = (subject_of(Table(rows, y, batch.astype(str)), limits) for rows in (stored, X.toarray()))
+    assert (found.identity, found.notes, found.tested) == (expected.identity, expected.notes, expected.tested)
+    ours, theirs = (Split.of(each.table, np.flatnonzero(each.units != "0"), most=20) for each in (found, expected))
+    np.testing.assert_array_equal(ours.train.X, theirs.train.X)
+    np.testing.assert_array_equal(ours.away.X, theirs.away.X)
+    assert 0 < max(asked) <= BLOCK < np.prod(X.shape) // 2
+    with (
+        memory.limited("100kB"),
+        pytest.raises(ValueError, match=r"1,666 samples of 20 features needs 133 kB .* lower"),
+    ):
+        Split.of(found.table, np.flatnonzero(found.units != "0"), most=20)

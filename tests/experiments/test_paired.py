@@ -25,6 +25,7 @@ def test_one_difference_and_differences_without_spread_are_no_wins():
     assert not same.beats
     assert np.isnan(one.low)
     assert in_words(one) == "+5.0"
+    assert in_words(one._replace(difference=-0.04, low=-1.0, high=0.04)) == "+0.0 [-1.0, +0.0]"
 
 
 def test_wins_are_corrected_for_the_size_of_the_table():

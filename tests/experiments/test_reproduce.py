@@ -169,9 +169,9 @@ def test_the_digest_has_the_reference_strength_of_counts_and_the_largest_eps_too
     pd.DataFrame(rows).to_csv(tmp_path / "figure" / "differences.csv")
     lines = digest.differences_table(tmp_path).splitlines()[2:]
     assert [line.split(" | ")[1:4] for line in lines] == [
-        ["rank 5, eps 0.2", "low-rank", "+5.0 (-0.2)"],
-        ["universal, eps 0.05", "universal", "+0.1 (-0.2)"],
-        ["universal, eps 0.2", "universal", "+0.2 (-0.2)"],
+        ["rank 5, 0.2", "low-rank", "+5.0 (-0.2)"],
+        ["universal, 0.05", "universal", "+0.1 (-0.2)"],
+        ["universal, 0.2", "universal", "+0.2 (-0.2)"],
     ]
 
 
@@ -230,6 +230,10 @@ def test_nothing_else_is_overwritten(tmp_path):
 
 def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
     """The whole path on real images, tiny; the second call takes everything from the files."""
+    usual = SCALES["quick"]
+    alexnet = replace(usual.alexnet, plan=replace(usual.alexnet.plan, n_outer=1, n_inner=1), n_test=20, steps=1)
+    elu = replace(usual.elu, plan=replace(usual.elu.plan, n_outer=2, n_inner=2), n_test=20, steps=1)
+    monkeypatch.setitem(SCALES, "quick", replace(usual, alexnet=alexnet, elu=elu, grid=1))
     command = ("low-rank", "--quick", "--seeds", 1, "--jobs", 1, "--out", tmp_path, "--data-dir", data_dir)
     first = invoke(*command)
     assert first.exit_code == 0, first.output

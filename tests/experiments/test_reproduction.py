@@ -23,22 +23,27 @@ from gsat.experiments import (
     transfer,
 )
 from gsat.experiments.plan import Place
+from gsat.experiments.selection import OWN_NUMBER
 from gsat.experiments.setting import SCALES
 from gsat.experiments.timing import Times, alternate
 from gsat.report import build
 from gsat.training.loop import iterate
 
 QUICK = SCALES["quick"]
+TINY = dataclasses.replace(  # for what has only to run
+    QUICK,
+    elu=dataclasses.replace(QUICK.elu, plan=dataclasses.replace(QUICK.elu.plan, n_outer=2, n_inner=2), steps=2),
+)
 ON_MNIST = (lam_and_alpha, lam_and_norm, group_sizes, transfer)
 EXPERIMENTS = (*ON_MNIST, clean_accuracy, feature_selection, iteration_time, algorithm, basis_selection)
 NAMES = ("lam-alpha", "lam-norm", "group-size", "transfer", "tcga-clean", "selection", "speed", "algorithm", "basis")
 
 
-def whole(module, place, seeds=1):
+def whole(module, place, seeds=1, scale=QUICK):
     """All pieces of one seed, and the outcome."""
     experiment = module.EXPERIMENT
-    found = pd.concat([piece.run(place) for piece in experiment.pieces(QUICK, seeds)], ignore_index=True)
-    return found, experiment.finish(found, QUICK)
+    found = pd.concat([piece.run(place) for piece in experiment.pieces(scale, seeds)], ignore_index=True)
+    return found, experiment.finish(found, scale)
 
 
 def put(outcome, folder):
@@ -69,25 +74,26 @@ def small(monkeypatch):
         return table if name in ("mnist", "cifar10") else Table(X.reshape(160, 64), y, checksum=name)
 
     setting._rows.cache_clear()
-    setting._loaded.cache_clear()
-    for module in (setting, clean_accuracy, feature_selection, basis_selection):
+    setting.loaded.cache_clear()
+    for module in (setting, basis_selection):
         monkeypatch.setattr(module, "load", images)
     yield
     setting._rows.cache_clear()
-    setting._loaded.cache_clear()
+    setting.loaded.cache_clear()
 
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=NAMES)
 def test_an_experiment_end_to_end_without_data(module, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(algorithm, "LONG", 2)
     place = Place(tmp_path / "work")
-    _, outcome = whole(module, place, seeds=2)
+    _, outcome = whole(module, place, seeds=2, scale=TINY)
     assert {"protocol", "notes"} <= set(outcome.config)
     assert outcome.headline
     put(outcome, tmp_path / "out")
     page = build(tmp_path / "out")
     assert outcome.config["notes"][0][:30] in page
     monkeypatch.setattr(torch.nn.Module, "__call__", None)  # nothing may be computed any more
-    assert whole(module, place, seeds=2)[1].headline == outcome.headline
+    assert whole(module, place, seeds=2, scale=TINY)[1].headline == outcome.headline
 
 
 @pytest.mark.parametrize("module", ON_MNIST, ids=NAMES[:4])
@@ -293,16 +299,17 @@ def test_rescaled_data_have_models_of_their_own(small, tmp_path):
 
 def test_the_ranking_that_is_best_is_named():
     rows = [
-        {"label": "continent", "seed": seed, "method": method, "k": k, "accuracy": at + 0.01 * seed}
+        {"label": "continent", "counted": "SNPs", "seed": seed, "method": method, "k": k, "accuracy": at + 0.01 * seed}
         for seed in (0, 1)
         for method, k, at in (
             ("all", 0, 0.97), ("GroupSparseSelector", 5, 0.7), ("GroupSparseSelector", 100, 0.9), ("LASSO", 5, 0.6),
-            ("LASSO", 100, 0.88),
+            ("LASSO", 100, 0.88), ("LASSO" + OWN_NUMBER, 40, 0.85),
         )
     ]  # fmt: skip
     outcome = feature_selection.finish(pd.DataFrame(rows), QUICK)
     assert outcome.headline == (
-        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5 (all SNPs 97.5); GSAT's mean difference over k: +6.0 to LASSO"
+        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5, LASSO with its own 40 85.5 (all 97.5); "
+        "GSAT's mean difference over k: +6.0 to LASSO"
     )
     gaps = outcome.tables["differences"].set_index("case")
     assert gaps.loc["continent, 5 SNPs", "difference"] == pytest.approx(10)

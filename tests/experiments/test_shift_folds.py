@@ -322,7 +322,12 @@ def test_held_out_are_the_largest_batches_that_can_be_tested(name, data_dir):
         assert TASKS[task.same_as].data == task.data
 
 
-def test_the_quick_version_ends_in_a_report(data_dir, tmp_path):
+def test_the_quick_version_ends_in_a_report(data_dir, tmp_path, monkeypatch):
+    tiny = replace(
+        SETTINGS["quick"], budgets=(0.03,), metric_budgets=(0.03,), draws=(0.1,), lengths=(1.0,), dro_steps=(0.01,),
+        coral=(1.0,), cs=(0.1,), metric_cs=(0.1,), shrinkages=(0.1,), hidden=(10,), n_outer=2, n_inner=2,
+    )  # fmt: skip
+    monkeypatch.setitem(SETTINGS, "quick", tiny)
     scale = replace(SCALES["quick"], tasks=("stemcells", "bladderbatch"))
     order = Order([EXPERIMENT], scale, None, tmp_path)
     outcome = reproduce(order, data_dir=data_dir)["shifts"]

@@ -234,7 +234,7 @@ def test_extreme_lam_is_no_error(cost, solver, lam):
         (
             {"solver": "newton"},
             ValueError,
-            "solver must be one of proximal, admm, linearised .*, got 'newton'",
+            "solver must be one of proximal, admm, admm-paper, linearised .*, got 'newton'",
         ),
         ({"solver": object()}, TypeError, "solver must be .*init and step and finish, got <object"),
         ({"x": torch.ones(M, D, dtype=torch.int64)}, TypeError, "x must have a floating-point dtype, got torch.int64"),

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 import gsat
 import strategies  # noqa: F401  one thread
 from gsat import defences, registry
-from gsat.defences import FARTHEST
+from gsat.defences.gsat import FARTHEST
 from gsat.models import build
 from gsat.training.budget import Control
 

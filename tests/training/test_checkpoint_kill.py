@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import time
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -13,9 +12,7 @@ import pytest
 from run_to_kill import digest_of, run
 
 import gsat
-
-FORKS = get_context("forkserver")  # one process loads torch, and each run is a fork of it
-FORKS.set_forkserver_preload(["numpy", "torch", "torch._dynamo", "gsat.defences", "gsat.training"])
+from forks import FORKS
 
 
 def start(data: Path, folder: Path, *, resume: bool, pause: float = 0.0, hold: int = 1000) -> BaseProcess:

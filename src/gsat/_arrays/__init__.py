@@ -1,1 +1,1 @@
-"""Numerics without a meaning of their own: norms, singular values of long matrices, chunks, standardising, budgets."""
+"""Numerics without a meaning of their own: norms, singular values of long matrices, chunks and standardising."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gsat._arrays.chunks import pieces
+from gsat._arrays.chunks import at_a_time, pieces
 
-MANY = 32  # times as many rows as are worked on at a time
+MANY = 2**23  # numbers in the rows that are asked for at once
 Column = NDArray[np.float32]  # a number for each of the d columns
 
 
@@ -35,7 +35,8 @@ class Standardised:
         index = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.arange(len(self))[rows]
         d = self.X.shape[1]
         found = np.empty((len(index), d), np.float32)
-        for many in pieces(len(index), d, times=1 if isinstance(self.X, np.ndarray) else MANY):
+        times = 1 if isinstance(self.X, np.ndarray) else max(1, MANY // (d * at_a_time(d)))
+        for many in pieces(len(index), d, times=times):
             read = self.X[index[many]]
             for part in pieces(many.stop - many.start, d):
                 place = slice(many.start + part.start, many.start + part.stop)
@@ -45,7 +46,14 @@ class Standardised:
 
 
 def mean_and_scale(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[Column, Column]:
-    """Mean and standard deviation (d,) of each column, in float64 by blocks of rows; a constant column has scale 1.
+    """Mean and standard deviation (d,) of each column, as `moments` has them; a constant column has scale 1."""
+    mean, variance = moments(X, weights)
+    scale = np.sqrt(variance)
+    return mean.astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+
+
+def moments(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance (d,) of each column, in float64 by blocks of rows.
 
     X: (n, d), dense or sparse; weights: one >= 0 for each row (n,), None for equal ones
     """
@@ -58,8 +66,7 @@ def mean_and_scale(X: Any, weights: NDArray[np.float64] | None = None) -> tuple[
         block = dense(X[part], np.float64) - offset
         mean += share[part] @ block
         square += np.einsum("i,ij,ij->j", share[part], block, block)
-    scale = np.sqrt(np.maximum(square - np.square(mean), 0))
-    return (mean + offset).astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+    return mean + offset, np.maximum(square - np.square(mean), 0)
 
 
 def dense(part: Any, dtype: type[np.floating[Any]]) -> NDArray[Any]:

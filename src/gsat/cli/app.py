@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -73,7 +74,17 @@ def speaks() -> bool:
 
 def _say_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """A warning as a line for the user, without the place in the code that gave it."""
-    warn(str(message))
+    warn(as_typed(str(message)))
+
+
+def as_typed(message: str) -> str:
+    """A warning of the library with the names of its remedy as options are typed: "; take a larger --n-outer"."""
+    said, take, remedy = message.rpartition("; take ")
+    return said + take + re.sub(r"\b(n_outer|n_inner|eta0|budget|lam)\b", _option, remedy) if take else message
+
+
+def _option(name: re.Match[str]) -> str:
+    return f"--{name[0].replace('_', '-')}"
 
 
 def note(message: str) -> None:
@@ -93,7 +104,7 @@ def warnings_kept() -> Iterator[list[str]]:
     before, kept = warnings.showwarning, list[str]()
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
-        kept.append(str(message))
+        kept.append(as_typed(str(message)))
         before(message, *where, **more)
 
     warnings.showwarning = show

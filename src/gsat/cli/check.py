@@ -58,6 +58,7 @@ def check(
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the check in --out.")] = False,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -71,10 +72,11 @@ def check(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot, drop=drop,
         features=features, unlabelled=None if unlabelled == "error" else unlabelled,
     )  # fmt: skip
-    table = source.labelled(data_dir, max_memory=max_memory)  # before torch is imported: wrong columns are told at once
+    # before torch is imported: wrong columns are told at once
+    table = source.labelled(data_dir, max_memory=max_memory, stream=stream)
     told_of(table, normalise, pixels=source.is_pixels, is_file=source.is_file)
 
-    from gsat.estimators.preparing import prepared
+    from gsat.estimators.preparing import normalised as all_normalised
     from gsat.experiments.check_commands import options as options_of
     from gsat.experiments.check_methods import METHODS
     from gsat.experiments.check_subject import Limits, subject_of
@@ -82,7 +84,7 @@ def check(
 
     normalised = [] if normalise == "none" else ["--normalise", normalise]
     if normalised:
-        table = replace(table, X=prepared(table.X, "none", None, normalise=normalise)[:])
+        table = replace(table, X=all_normalised(table.X, normalise))
     limits = quicker(Limits(max_batches, max_samples, max_features), quick)
     subject = subject_of(table, limits, seed)
     config = {

@@ -50,6 +50,7 @@ def diagnose(
     seed: options.Seed = 0,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a diagnosis that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -63,7 +64,7 @@ def diagnose(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot, drop=drop,
         features=features, unlabelled=None if unlabelled == "error" else unlabelled,
     )  # fmt: skip
-    table = source.read(data_dir, max_memory=max_memory)
+    table = source.read(data_dir, max_memory=max_memory, stream=stream)
     if table.batch is None:
         fail(f"--batch must name the column or key of {data} that tells the batches, got none")
 

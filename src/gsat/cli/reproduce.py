@@ -82,6 +82,7 @@ def reproduce(
             fail(f"--solver is for experiments that do not set their own, got {', '.join(others)}")
 
     from gsat.experiments import setting
+    from gsat.experiments.own_data import own_data
     from gsat.experiments.plan import Order
     from gsat.experiments.runner import alone_in
     from gsat.experiments.runner import reproduce as run
@@ -89,6 +90,7 @@ def reproduce(
     size = setting.SCALES[scale]
     size = size if tasks is None else replace(size, tasks=_tasks(tasks))
     size = size if solver is None else size.solved_by(solver)
+    size = replace(size, own=own_data(data_dir)) if chosen else size
     order = Order([experiment(name) for name in chosen or EXPERIMENTS], size, seeds, out)
     if not chosen:
         _list(order, as_json)
@@ -97,6 +99,8 @@ def reproduce(
     with alone_in(out):
         _refuse_to_overwrite(order, force)
         if not as_json:
+            for name in dict.fromkeys(name for experiment in order.experiments for name in order.own(experiment)):
+                typer.echo(f"{name} in {data_dir} is used in place of what stands in for it", err=True)
             typer.echo(f"about {_minutes(order, order.experiments)} minutes of one core from the beginning", err=True)
         outcomes = run(
             order,

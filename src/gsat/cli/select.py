@@ -53,6 +53,7 @@ def select(
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
+    stream: options.Stream = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite table and picture.")] = False,
     raw_text: options.RawText = False,
     as_json: options.AsJson = False,
@@ -67,7 +68,8 @@ def select(
     source = Source.given(
         data, label=label, batch=batch, ids=ids, layer=layer, pheno=pheno, missing=missing, one_hot=one_hot
     )
-    table = source.labelled(data_dir, max_memory=max_memory)  # before torch is imported: a wrong column is told at once
+    # before torch is imported: a wrong column is told at once
+    table = source.labelled(data_dir, max_memory=max_memory, stream=stream)
 
     from gsat.selectors import GroupSparseSelector
     from gsat.selectors.ranking import picture, rank

@@ -254,7 +254,7 @@ def train(
             **({"chosen": plans_in_words(plans)} if choose else {}),
             **({"for single samples": f"{beside(out / 'model')}: {plans_in_words(others)}"} if others else {}),
             **({} if len(plans) > 1 else metric_in_words(trained, table.train)),
-            **({} if len(plans) > 1 else _course(trained, calibrate=calibrate)),
+            **({} if len(plans) > 1 else _course(trained, calibrate=calibrate, as_json=as_json)),
             **(numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
             **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
@@ -263,10 +263,14 @@ def train(
     )
 
 
-def _course(trained: Any, *, calibrate: bool) -> dict[str, Any]:
-    """How the training of a single model went."""
+def _course(trained: Any, *, calibrate: bool, as_json: bool) -> dict[str, Any]:
+    """How the training of a single model went; people are not told of an adversary or a price that there was not."""
     history = trained.history
-    found = {"steps": len(history), "loss": history[-1].loss, "mean_norm": history.mean_norm, "lam": history.lam}
+    found = {"steps": len(history), "loss": history[-1].loss}
+    if as_json or history.mean_norm:
+        found["mean_norm"] = history.mean_norm
+    if as_json or history.lam is not None:
+        found["lam"] = history.lam
     return found | ({"temperature": trained.classifier.temperature_} if calibrate else {})
 
 

@@ -171,11 +171,6 @@ class Wrapping(Penalised):
         """That of the cost inside."""
         return self.cost.ridge
 
-    @property
-    def unbounded(self) -> bool:
-        """As the cost inside is."""
-        return self.cost.unbounded
-
     def measure(self, delta: Tensor) -> float | None:
         """That of the cost inside, of the whole group."""
         return self.cost.measure(delta)

@@ -85,8 +85,8 @@ class Metric(Shown):
         Parameters
         ----------
         X : array, (n, d) or (n, *features)
-            Training samples as the model sees them: an array, a tensor, a DataFrame, a list of rows, a sparse matrix, a
-            memory map, or what is indexed like an array.
+            Training samples as the model sees them: an array, a tensor, a DataFrame, a list of rows, a sparse matrix,
+            or what is indexed like an array: a memory map, or rows that stay in a file, which are read a few at a time.
         y : array, (n,), optional
             Their classes; None for one class.
         batch : array, (n,), optional

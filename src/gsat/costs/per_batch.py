@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -35,10 +34,6 @@ class PerBatch:
     >>> import torch
     >>> import gsat
     >>> cost = gsat.PerBatch(gsat.Universal()).bind(["a", "a", "b"])
-    >>> cost.prox(torch.tensor([[2.0], [0.0], [5.0]]), 0.0)
-    tensor([[2.],
-            [0.],
-            [5.]])
     >>> cost.prox(torch.tensor([[2.0], [0.0], [5.0]]), 1.0)  # one shift for each batch
     tensor([[0.5000],
             [0.5000],
@@ -100,17 +95,13 @@ class BoundPerBatch(Wrapping):
     def _shrink(self, v: Tensor, tau: float) -> Tensor:
         if self.cost.equal_rows:
             return self._means(v)
-        return self._each(v, lambda part: self.cost._shrink(part, tau))
+        shrunk = torch.cat([self.cost._shrink(part, tau) for part in self._parts(v)])
+        return torch.empty_like(shrunk).index_copy_(0, self._order.to(v.device), shrunk)
 
     def _parts(self, v: Tensor) -> tuple[Tensor, ...]:
         """The rows of each batch."""
         self._check_length(v)
         return torch.split(v[self._order.to(v.device)], self._sizes.tolist())
-
-    def _each(self, v: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The function of the rows of each batch, put back in their places."""
-        sorted_rows = torch.cat([function(part) for part in self._parts(v)])
-        return torch.empty_like(sorted_rows).index_copy_(0, self._order.to(v.device), sorted_rows)
 
     def _means(self, v: Tensor) -> Tensor:
         """Every row becomes the mean row of its batch."""

@@ -185,6 +185,23 @@ KNOWN = {
         "GitHub gabraham/flashpca, HapMap3/data.{bed,bim,fam} and relationships_w_pops_121708.txt",
         *_converted("hapmap/hapmap3_957x14389.npz", "41902b18def36d5871eeefbd5ff33a9fc5e4bdc3197f7b4b2de7713a629b21f8"),
     ),
+    "hapmap-paper": Known(
+        "genotypes of the paper's size, files of your own: continents from the first SNPs of chromosome 1",
+        1600,
+        10_425,
+        3,
+        0,
+        "that of your files",
+        "the international HapMap project",
+        forms=(
+            ("hapmap-paper/genotypes.csv", "hapmap-paper/labels.csv"),
+            (*(f"hapmap-paper/genotypes.{ending}" for ending in ("bed", "bim", "fam")), "hapmap-paper/labels.csv"),
+        ),
+        sums={},
+        to_get="put genotypes.csv (an id, then 0, 1 or 2 for each SNP, below a header) or PLINK's genotypes.bed, .bim "
+        "and .fam, and labels.csv (an id and a continent on each line, below a header) into hapmap-paper/ in the data "
+        "folder",
+    ),
     "hapmap-1kg": Known(
         "HapMap3 (arrays) and 1000 Genomes (sequencing) at the same SNPs",
         1151,

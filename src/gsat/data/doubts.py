@@ -13,7 +13,7 @@ from gsat.data.table import Table
 
 SHOWN = 10  # names in a sentence
 FEW = 5  # samples of a class in training
-LARGE = 5  # samples of a batch from which one class alone is no chance
+LARGE = 5  # samples of a batch from which on one class alone is no chance
 TELLS = 0.5  # of the way from the largest class to certainty: a batch that tells so much of the label is confounded
 NUMBERS, EACH = 20, 10  # distinct whole numbers, and samples of each on average: more and fewer are no classes
 UNKNOWN = ("nan", "na", "none", "null", "unknown", "unassigned", "unlabelled", "unlabeled", "?")
@@ -60,14 +60,33 @@ def before_training(table: Table, held_out: HeldOut | None, normalise: str, *, p
     list of str
         A sentence each.
     """
-    found = [] if pixels else [values.of_training(values.looks(table.X), normalise)]
+    found = [] if pixels else of_samples(table, normalise)
+    found += doubts(table)
+    return [*found, *([FLATTERS] if held_out is not None and held_out.flatters else [])]
+
+
+def of_samples(table: Table, normalise: str = "none") -> list[str]:
+    """What a user should know of the numbers and the names of the features.
+
+    Parameters
+    ----------
+    table
+        Samples.
+    normalise
+        What the model does to each sample.
+
+    Returns
+    -------
+    list of str
+        A sentence each.
+    """
+    found = [values.of_training(values.looks(table.X), normalise)]
     if table.feature_names and (strange := headings.odd(table.feature_names)):
         found.append(
             f"{_counted(strange, 'the feature', 'the features')} {'is' if len(strange) == 1 else 'are'} unlike the "
             f"others and trained on with them; --drop {','.join(strange[:SHOWN])} leaves out what is no measurement"
         )
-    found += doubts(table)
-    return [*filter(None, found), *([FLATTERS] if held_out is not None and held_out.flatters else [])]
+    return list(filter(None, found))
 
 
 def doubts(table: Table) -> list[str]:
@@ -104,7 +123,9 @@ def _confounded(table: Table) -> list[str]:
         return ["there is one batch: nothing in the samples tells how another batch differs"]
     found = []
     classes = [str(name) for name in table.classes.tolist()]
-    if single := [name for name, row in zip(names, counts, strict=True) if (row > 0).sum() == 1 and row.sum() >= LARGE]:
+    of_one = ((counts > 0).sum(1) == 1) & (counts.sum(1) > 1)
+    if counts[of_one].sum(1).max(initial=0) >= LARGE:
+        single = [name for name, one in zip(names, of_one, strict=True) if one]
         found.append(
             f"a single class in {_counted(single, 'batch', 'batches')}: what is special to such a batch cannot be told "
             "from what is special to the class"

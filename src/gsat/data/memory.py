@@ -54,6 +54,12 @@ def fits(path: str | Path, what: str, need: int) -> None:
         raise ValueError(f"{path} must fit into memory, got {what} of {shown(need)} where {_where()}")
 
 
+def room(what: str, need: int, remedy: str) -> None:
+    """Raise unless there are the `need` bytes of memory that `what` takes; `remedy` is what to do."""
+    if need > allowed():
+        raise ValueError(f"{what} needs {shown(need)} of memory, and {_where()}; {remedy}")
+
+
 def stays_on_disk(shape: tuple[int, int], stream: bool | None) -> bool:
     """Whether samples (n, d) stay in their file: as the caller said, or where float32 takes over half of what is free.
 

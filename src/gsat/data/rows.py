@@ -78,7 +78,10 @@ class StoredRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         fits(self.store.path, f"{self.shape} numbers that are asked for at once", 4 * self.shape[0] * self.shape[1])
-        return self.dense(slice(None)).astype(dtype or np.float32, copy=False)
+        found = np.empty(self.shape, dtype or np.float32)
+        for part, block in self.chunks():
+            found[part] = block
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": (-1, None), "_lock": None}
@@ -126,18 +129,25 @@ class StoredRows:
                     self._last = (-1, None)  # the old block goes before the new one comes
                     self._last = (number, self._read(np.arange(first, min(first + self.step, len(self)))))
                 parts.append(self._last[1][max(0, begin - first) : end - first])
-        if len(parts) == 1:
-            return parts[0]
-        return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+        return _joined(parts)
 
     def _read(self, index: Index) -> Any:
-        """The rows of these numbers, in this order, each read once and in the order of the file."""
+        """The rows of these numbers, in this order, each read once and in the order of the file, a block at a time."""
         wanted = index if self.rows is None else self.rows[index]
         rising, place = np.unique(wanted, return_inverse=True)
-        found = self.store.read(rising)
-        if not np.array_equal(rising, wanted):
-            found = found[place]
-        return found if self.columns is None else found[:, self.columns]
+        parts = []
+        for begin in range(0, max(1, len(rising)), self.step):
+            part = self.store.read(rising[begin : begin + self.step])
+            parts.append(part if self.columns is None else part[:, self.columns])
+        found = _joined(parts)
+        return found if np.array_equal(rising, wanted) else found[place]
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Rows below each other, arrays or csr_arrays."""
+    if len(parts) == 1:
+        return parts[0]
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
 def some_rows(X: Any, rows: Any) -> Any:

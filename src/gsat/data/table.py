@@ -174,9 +174,7 @@ class Table(Counted):
         Table
             A subset; the table itself where nothing is lacking.
         """
-        lacks = np.zeros(len(self), bool)
-        for mask in lacking.values():
-            lacks |= mask
+        lacks = np.any([np.zeros(len(self), bool), *lacking.values()], axis=0)
         if not keep_others:
             return replace(self.subset(~lacks), left_out=int(lacks.sum())) if lacks.any() else self
         batch = self.batch
@@ -202,9 +200,9 @@ class Table(Counted):
     def split_at_random(self, test_fraction: float = 0.25, seed: int = 0) -> Table:
         """The same samples with a random `split`, in which every class has its share of the test rows.
 
-        The rows are lined up class by class and every (1/test_fraction)-th goes to the test side, so that
-        each class is within one row of its share, also when there are many small classes.
-        Where there is a `group`, whole groups are lined up instead, each with the rarest class among its rows.
+        The rows are lined up class by class and every (1/test_fraction)-th goes to the test side: each class is within
+        one row of its share, however small. Where there is a `group`, whole groups are lined up instead, each with the
+        rarest class among its rows.
 
         Parameters
         ----------
@@ -279,12 +277,13 @@ class Table(Counted):
         return self.y
 
 
-def content_checksum(*arrays: NDArray[Any]) -> str:
-    """The sha256 of the arrays' dtypes, shapes and bytes, in hexadecimal."""
+def content_checksum(*arrays: Any) -> str:
+    """The sha256 of the arrays' dtypes, shapes and bytes, in hexadecimal; the same for `StoredRows`."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        for _, part in array.chunks() if isinstance(array, StoredRows) else [(None, array)]:
+            digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 

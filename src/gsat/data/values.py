@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gsat.data.rows import dense_rows
+from gsat.data.rows import BLOCK, dense_rows
 
 LOOKED = 1000  # samples that are looked at, spread evenly over all
 COUNTS = 30  # whole numbers up to more than this are counts; genotypes, scores and pictures end before
@@ -35,18 +35,26 @@ def looks(X: Any) -> Looks:
         median, least and largest sum of a sample; `features`.
     """
     chosen = np.unique(np.linspace(0, len(X) - 1, min(LOOKED, len(X))).astype(np.int64))
-    rows = dense_rows(X, chosen)
-    flat = rows.reshape(len(rows), math.prod(X.shape[1:]))
-    sums = flat.sum(1, dtype=np.float64)
+    d = math.prod(X.shape[1:])
+    step = max(1, BLOCK // max(1, d))
+    whole, zeros, lows, highs, by_sample = 0, 0, [], [], []
+    for begin in range(0, len(chosen), step):
+        flat = dense_rows(X, chosen[begin : begin + step]).reshape(-1, d)
+        whole += int(np.count_nonzero(flat == np.floor(flat)))
+        zeros += int(np.count_nonzero(flat == 0))
+        lows.append(flat.min())
+        highs.append(flat.max())
+        by_sample.append(flat.sum(1, dtype=np.float64))
+    sums = np.concatenate(by_sample)
     return {
-        "whole": float(np.mean(flat == np.floor(flat))),
-        "low": float(flat.min()),
-        "high": float(flat.max()),
-        "zeros": float(np.mean(flat == 0)),
+        "whole": whole / (len(chosen) * d),
+        "low": float(min(lows)),
+        "high": float(max(highs)),
+        "zeros": zeros / (len(chosen) * d),
         "sum": float(np.median(sums)),
         "sum_low": float(sums.min()),
         "sum_high": float(sums.max()),
-        "features": float(flat.shape[1]),
+        "features": float(d),
     }
 
 

@@ -13,6 +13,8 @@ from sklearn.utils import check_array
 from gsat import _checks
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
+from gsat.data.memory import room
+from gsat.data.rows import StoredRows
 from gsat.diagnosis.cells import LEAST, Design, Pair
 from gsat.diagnosis.energies import Energies, Samples, measure
 from gsat.diagnosis.exchange import exchangeability
@@ -21,6 +23,7 @@ from gsat.diagnosis.result import Diagnosis
 from gsat.diagnosis.verdict import SHARE, Verdict, judge
 
 MAX_PAIRS = 20  # of batches that are compared, those with the most samples
+COPIES = 4  # of the samples that are compared, in float32: as they are, centred, their squares, and a part of them
 
 
 def diagnose(
@@ -45,7 +48,7 @@ def diagnose(
     Parameters
     ----------
     X
-        Samples (n, *features), dense or sparse.
+        Samples (n, *features), dense or sparse, or `StoredRows`, of which those that are compared are read into memory.
     batch, y
         One entry per sample; without y all are one class.
     standardize
@@ -79,9 +82,7 @@ def diagnose(
     ('low-rank', 'universal')
     """
     _checks.not_anndata("X", X, "gsat.diagnose(adata.X, adata.obs[batch_key])")
-    X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")
-    X = X if sparse.issparse(X) else X.reshape(len(X), -1)
-    _checks.fits_float32("X", X)
+    X = _samples(X)
     n, d = X.shape
     batches, batch_codes = _codes("batch", batch, n)
     labels, y_codes = _codes("y", np.zeros(n, np.int64) if y is None else y, n)
@@ -91,6 +92,13 @@ def diagnose(
     design = Design.of(batch_codes, y_codes, max_pairs=MAX_PAIRS, max_samples=max_samples, rng=rng)
     if not design.pairs:
         raise ValueError(_nothing_to_compare(batches, batch_codes, labels))
+    if isinstance(X, StoredRows):
+        need = COPIES * 4 * len(design.kept) * d
+        room(
+            f"diagnose with {len(design.kept):,} samples of {d:,} features",
+            need,
+            "lower max_samples or take --features",
+        )
     settings = {
         "max_features": min(d, _limit("max_features", max_features, round(d**0.5))),
         "max_rank": min(d, len(design.kept), _limit("max_rank", max_rank, max(1, min(5, d // 4)))),
@@ -146,6 +154,16 @@ def diagnose(
         curves=curves,
         about=about,
     )
+
+
+def _samples(X: Any) -> Any:
+    """The samples (n, d), dense, CSR or stored; what a reader has not looked at is checked."""
+    if isinstance(X, StoredRows):
+        return X
+    X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], allow_nd=True, input_name="X")
+    X = X if sparse.issparse(X) else X.reshape(len(X), -1)
+    _checks.fits_float32("X", X)
+    return X
 
 
 def _pair_row(pair: Pair, p_value: float, own: Verdict, pooled: Verdict) -> dict[str, Any]:

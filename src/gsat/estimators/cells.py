@@ -9,26 +9,32 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gsat.data.backed import rows_on_disk
 from gsat.estimators.matching import listed
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
-def check_anndata(adata: Any) -> None:
-    """Raise where `adata` is something else."""
+def check_anndata(adata: Any, *, written: bool = True) -> None:
+    """Raise where `adata` is something else, or cannot be written to and is to be."""
     from anndata import AnnData
 
     if not isinstance(adata, AnnData):
         raise TypeError(f"adata must be an AnnData object, got {type(adata).__name__}; for a matrix take clf.fit(X, y)")
+    if written and adata.isbacked and adata.is_view:
+        raise ValueError(
+            "adata must be no view of a backed object, since nothing can be written to one; call adata.to_memory(), or "
+            "adata.copy(filename) first"
+        )
 
 
 def matrix(adata: AnnData, layer: str | None) -> Any:
-    """The samples, dense or CSR."""
-    if adata.isbacked:
-        raise ValueError("adata must be in memory, got a backed one; call adata.to_memory() first")
+    """The samples, dense or CSR, or `StoredRows` where they stay in their file."""
     if layer is not None and layer not in adata.layers:
         raise ValueError(f"layer must be one of {listed(list(adata.layers)) or 'none'}, got {layer!r}")
+    if (stored := rows_on_disk(adata, layer)) is not None:
+        return stored
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
         raise ValueError("adata must have a matrix .X, or layer= must name one of its layers, got neither")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gsat import _defaults, registry
-from gsat._arrays.budgets import by_class
 from gsat.costs import GroupCost, PerBatch
 from gsat.defences import Defence
+from gsat.defences.budgets import by_class
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.metric import MetricEstimator
 from gsat.losses import SampleLoss

@@ -11,6 +11,7 @@ from scipy import sparse
 from gsat import _checks, _defaults
 from gsat._arrays.chunks import pieces
 from gsat._arrays.standardise import dense
+from gsat.data.rows import StoredRows
 
 MILLION = 1e6
 
@@ -49,6 +50,45 @@ def prepared(
     if prepare == "centre":
         return Centred(X, batch, weights)
     return ZScored(X) if prepare == "zscore" else X
+
+
+def normalised(X: Any, normalise: str) -> Any:
+    """All samples as `normalise` has them.
+
+    Parameters
+    ----------
+    X
+        (n, d), an array or `StoredRows`.
+    normalise
+        As in `prepared`.
+
+    Returns
+    -------
+    array or StoredRows
+        An array (n, d); of `StoredRows` such, whose rows are made when they are asked for.
+    """
+    if isinstance(X, StoredRows):
+        return StoredRows(Normalised(X, normalise), feature_names=X.feature_names)
+    return prepared(X, "none", normalise=normalise)[:]
+
+
+class Normalised:
+    """A store of the rows of another place, normalised.
+
+    Parameters
+    ----------
+    X
+        (n, d).
+    normalise
+        As in `prepared`.
+    """
+
+    def __init__(self, X: StoredRows, normalise: str) -> None:
+        self.X, self.path, self.shape = prepared(X, "none", normalise=normalise), X.store.path, X.shape
+
+    def read(self, rows: NDArray[np.int64]) -> Any:
+        """These rows, as float32."""
+        return self.X[rows].astype(np.float32)
 
 
 def units(X: Any, rows: slice) -> Any:

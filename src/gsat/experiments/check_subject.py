@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gsat.data import Table
+from gsat.data.doubts import of_samples
+from gsat.data.rows import StoredRows, some_rows
 from gsat.data.table import content_checksum
 from gsat.estimators.leaving_out import folds_of
 from gsat.experiments.shift_tasks import fit_to_test
@@ -69,15 +71,17 @@ def subject_of(table: Table, limits: Limits, seed: int = 0) -> Subject:
     y = _labels(table)
     n, d = len(table), math.prod(table.X.shape[1:])
     _refuse_gaps(table)
+    looked = [f"{one[0].upper()}{one[1:]}." for one in of_samples(table)] if table.X.ndim == 2 else []
     batch = np.zeros(n, "U1") if table.batch is None else _batches(table.batch)
     kept = thinned(y, batch, limits.samples, seed)
     y, batch = y[kept], batch[kept]
-    X = np.ascontiguousarray(table.X[kept].reshape(len(kept), d), dtype=np.float32)
+    X = some_rows(table.flat, kept)
+    X = X if isinstance(X, StoredRows) else np.ascontiguousarray(X, dtype=np.float32)
     table = replace(
         table, X=X, y=y, batch=batch, group=None if table.group is None else table.group[kept],
         split=None, shift=None, feature_names=None, sample_ids=None,
     )  # fmt: skip
-    notes = drawn(len(kept), n)
+    notes = [*looked, *drawn(len(kept), n)]
     if d > limits.features and table.feature_groups is None:
         notes.append(
             f"The {limits.features:,} most variable of {d:,} features are looked at, by the samples that are trained "
@@ -152,8 +156,12 @@ def _labels(table: Table) -> NDArray[Any]:
 
 
 def _refuse_gaps(table: Table) -> None:
-    """Raise unless all features are finite numbers, and every sample has a batch."""
-    flat = table.X.reshape(len(table), -1)
+    """Raise unless every sample has a batch, and all features are finite numbers, as stored ones are."""
+    if table.batch is not None and (gone := pd.isna(table.batch)).any():
+        raise ValueError(f"batch must have an id for every sample, got none for {gone.sum()} of {len(table)}")
+    flat = table.flat
+    if isinstance(flat, StoredRows):
+        return
     if flat.dtype.kind not in "biuf":
         raise TypeError(f"X must hold numbers, got {flat.dtype}")
     broken = np.flatnonzero(~np.isfinite(flat.sum(axis=0, dtype=np.float64)))
@@ -165,8 +173,6 @@ def _refuse_gaps(table: Table) -> None:
             f"X must be finite, got {rows} samples with NaN or infinity in feature {name!r}, and {len(broken)} of "
             f"{flat.shape[1]} such features; fill them, or leave these features or samples out"
         )
-    if table.batch is not None and (gone := pd.isna(table.batch)).any():
-        raise ValueError(f"batch must have an id for every sample, got none for {gone.sum()} of {len(table)}")
 
 
 def _batches(batch: NDArray[Any]) -> NDArray[np.str_]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gsat.experiments.check_methods import MAJORITY, REFERENCE, TITLES
 from gsat.experiments.check_subject import ONLY_ONE
-from gsat.experiments.paired import EQUAL, summed_up, with_wins
+from gsat.experiments.paired import EQUAL, signed, summed_up, with_wins
 from gsat.experiments.shift_choice import GSAT_ALL, PREPARED, is_ours
 
 FEW_UNITS = 3  # with so many batches, or fewer, an interval is wide whatever it says
@@ -70,9 +70,9 @@ def judge(scores: pd.DataFrame, *, by_batch: bool, sees_batch: Sequence[str] = (
     if chosen is None:
         return Verdict(None, sentence, "")
     row, n = found.loc[chosen], len(scores)
-    unit = "batch" if by_batch else "random fold"
+    new = "a batch never seen" if by_batch else "new samples of the same batch"
     spread = f" ({row['lowest']:.0f} to {row['highest']:.0f} in the {n} that were left out)" if n > 1 else ""
-    outlook = f"On a {unit} never seen expect about {row['mean']:.0f} % balanced accuracy from it{spread}"
+    outlook = f"On {new} expect about {row['mean']:.0f} % balanced accuracy from it{spread}"
     needs = "; it needs all samples of the new batch at once, without labels" if chosen in sees_batch else ""
     return Verdict(chosen, sentence, f"{outlook}{needs}.")
 
@@ -130,7 +130,7 @@ def _beside(scores: pd.DataFrame, found: pd.DataFrame, name: str) -> str:
     plain = "erm" + (PREPARED if PREPARED in name else "")
     gap = summed_up(scores[name] - scores[plain])
     told = "" if gap["low"] > EQUAL else ", a difference that cannot be told from chance"
-    return f" (a network without GSAT is {found.at[plain, 'difference']:+.1f} points{told})"
+    return f" (a network without GSAT is {signed(found.at[plain, 'difference'])} points{told})"
 
 
 def _no_win(row: Any, title: str, n: int, *, by_batch: bool) -> str:
@@ -164,5 +164,5 @@ def _in_words(name: str) -> str:
 
 def _points(row: Any) -> str:
     """'+1.2 points (+0.3 to +2.1)'."""
-    limits = "" if row["low"] != row["low"] else f" ({row['low']:+.1f} to {row['high']:+.1f})"
-    return f"{row['difference']:+.1f} points{limits}"
+    limits = "" if row["low"] != row["low"] else f" ({signed(row['low'])} to {signed(row['high'])})"
+    return f"{signed(row['difference'])} points{limits}"

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from gsat import _checks
 from gsat.data import Table
+from gsat.data.rows import StoredRows
 from gsat.experiments.check_commands import BATCHES, WITHIN, advised, in_python
 from gsat.experiments.check_folds import Speed
 from gsat.experiments.check_methods import QUICK, QUICK_BATCHES, QUICK_SEEDS, REFERENCE, SEEDS, TITLES, USUAL
@@ -50,7 +51,7 @@ def check(
     Parameters
     ----------
     X
-        Samples (n, features): an array, a frame or a sparse matrix.
+        Samples (n, features): an array, a frame, a sparse matrix or `StoredRows`.
     y
         Labels (n,), at least two classes.
     batch
@@ -151,8 +152,9 @@ def learnt(subject: Subject) -> str:
 
 def _table(X: Any, y: Any, batch: Any, group: Any, limits: Limits, seed: int) -> tuple[Table, list[str]]:
     """The arguments as a table, and notes: of a sparse matrix only the rows that are looked at become dense."""
-    names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
-    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    stored = isinstance(X, StoredRows)
+    names = X.feature_names if stored else tuple(map(str, X.columns)) if hasattr(X, "columns") else None
+    X = X.tocsr() if sparse.issparse(X) else X if stored else np.asarray(X)
     columns = {"y": y, "batch": batch, "group": group}
     given: dict[str, Any] = {name: np.asarray(values) for name, values in columns.items() if values is not None}
     if X.ndim < 2:

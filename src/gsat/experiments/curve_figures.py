@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -28,11 +28,13 @@ class Finish:
 
     about: for each data set, or "*" for all, the structure of GSAT and the attack that the headline is about
     eps:   the size at which the headline looks, or the one next to it; on CIFAR-10 a quarter of it but at paper scale
+    notes, of_data: what is to be said of all results, and of those on a data set
     """
 
     about: Mapping[str, tuple[str, str]]
     eps: float = BUDGET
     notes: tuple[str, ...] = ()
+    of_data: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, found: pd.DataFrame, scale: Scale) -> Outcome:
         """Results, choices, paired differences and the picture."""
@@ -50,7 +52,11 @@ class Finish:
             headline=self._headline(tested, scale),
             config={
                 "protocol": _protocol(found, scale),
-                "notes": [*self.notes, *_cautions(tested)],
+                "notes": [
+                    *(self.of_data[data] for data in tested["data"].unique() if data in self.of_data),
+                    *self.notes,
+                    *_cautions(tested),
+                ],
                 "report": {"x_label": axes},
             },
             pictures={f"figure-{rule}.png": _picture(tested[tested["rule"] == rule]) for rule in RULES},

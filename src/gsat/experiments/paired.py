@@ -50,5 +50,10 @@ def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def in_words(row: Any, digits: int = 1) -> str:
     """'+1.2 [+0.3, +2.1]': the difference in points and its interval, where there is one."""
-    limits = "" if row.low != row.low else f" [{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
-    return f"{row.difference:+.{digits}f}{limits}"
+    limits = "" if row.low != row.low else f" [{signed(row.low, digits)}, {signed(row.high, digits)}]"
+    return f"{signed(row.difference, digits)}{limits}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """'+1.2'; what is rounded to zero is '+0.0', never '-0.0'."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"

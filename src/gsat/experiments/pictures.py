@@ -31,6 +31,7 @@ AXES = {
     "group-sparse, SNPs": "SNPs that move",
 }  # fmt: skip
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "hapmap": "HapMap3", "tcga": "TCGA"}
+SETS |= {"hapmap-paper": "HapMap", "tcga-uci": "TCGA (UCI)"}
 NETWORKS = {"alexnet": "AlexNet", "elu": "ELU net"}
 Line = tuple[Sequence[float], Sequence[float], Sequence[float]]  # x, mean, standard deviation
 

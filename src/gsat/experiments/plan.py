@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gsat._files import read_json, replace_file
+from gsat.experiments.own_data import USED_BY
 
 if TYPE_CHECKING:
     from gsat.experiments.setting import Scale
@@ -143,7 +144,13 @@ class Order:
         size = "--quick" if self.scale.name == "quick" else f"--scale {self.scale.name}"
         tasks = "" if self.scale.tasks is None else f" --tasks {','.join(self.scale.tasks)}"
         solver = "" if self.scale.solver is None else f" --solver {self.scale.solver}"
-        return f"gsat reproduce {experiment.name} {size}{seeds}{tasks}{solver}"
+        own = " --data-dir FOLDER" if self.own(experiment) else ""
+        return f"gsat reproduce {experiment.name} {size}{seeds}{tasks}{solver}{own}"
+
+    def own(self, experiment: Experiment) -> dict[str, str]:
+        """The user's own data that the experiment uses, with the sums of their files."""
+        used = USED_BY.get(experiment.name, ())
+        return {name: checksum for name, checksum in self.scale.own.items() if name in used}
 
 
 def read_config(folder: Path) -> dict[str, Any]:

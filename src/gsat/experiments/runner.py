@@ -143,6 +143,7 @@ def _write(order: Order, experiment: Experiment, outcome: Outcome, threads: int,
         "scale": order.scale.name,
         "threads": threads,
         "identity": order.identity(experiment),
+        **({"own_data": own} if (own := order.own(experiment)) else {}),
         "versions": {"python": platform.python_version(), "gsat": __version__, "torch": version("torch")},
         "code": code,
     }

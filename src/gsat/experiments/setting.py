@@ -45,6 +45,7 @@ class Scale:
     grid:      sizes that are tried for every defence where baselines are tuned
     tasks:     the only ones that are run, in an experiment that has some; None for all
     solver:    of the inner problem of GSAT where it was asked for; None for that of the plans
+    own:       the paper's data sets that the user has, with the sum of their files; see `own_data`
     """
 
     name: Name
@@ -54,6 +55,7 @@ class Scale:
     grid: int
     tasks: tuple[str, ...] | None = None
     solver: str | None = None
+    own: Mapping[str, str] = field(default_factory=dict)
 
     def solved_by(self, solver: str) -> Scale:
         """The scale whose GSAT is trained with that solver of the inner problem."""
@@ -143,6 +145,7 @@ class Arena:
     counts:     eps of the attacks whose strength is a count
     blocks:     what a block of features is called, where features belong together
     gradient:   seconds of one for 200 samples on one core, roughly
+    checksum:   of the user's own files, whose content may change
     """
 
     name: str
@@ -160,6 +163,7 @@ class Arena:
     counts: tuple[float, ...] = (0.05, 0.2)
     blocks: str | None = None
     gradient: float = 0.004
+    checksum: str = ""
 
     @property
     def budget(self) -> float:
@@ -167,8 +171,8 @@ class Arena:
         return BUDGET * self.shrunk
 
     def describe(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
+        """As JSON, with a checksum where there is one."""
+        return {name: value for name, value in asdict(self).items() if name != "checksum" or value}
 
     def rows(self, data_dir: Path | None, seed: int) -> Rows:
         """The samples of that seed."""
@@ -192,7 +196,8 @@ class Rows(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _loaded(data: str, options: tuple[tuple[str, Any], ...], data_dir: Path | None) -> Table:
+def loaded(data: str, options: tuple[tuple[str, Any], ...], data_dir: Path | None) -> Table:
+    """The data set, read once for all pieces that follow each other on it."""
     return load(data, data_dir=data_dir, **dict(options))
 
 
@@ -206,12 +211,16 @@ def _rows(
     seed: int,
 ) -> Rows:
     n_train, n_validation, n_test = sizes
-    table = _loaded(data, options, data_dir)
+    table = loaded(data, options, data_dir)
     if test_share is not None:
         table = table.split_at_random(test_share, seed)
-    train, validation = hold_out(table.train, n_validation, seed)
+    number = np.arange(len(table))[:, None]  # in place of the samples, which are copied once they are chosen
+    numbered = replace(table, X=number, feature_names=None, feature_groups=None, shift=None)
+    train, validation = hold_out(numbered.train, n_validation, seed)
     train = train if n_train is None else some_rows(train, n_train, seed)
-    return Rows(train, validation, some_rows(table.test, n_test, seed), _blocks(table))
+    parts = train, validation, some_rows(numbered.test, n_test, seed)
+    train, validation, test = (replace(table.subset(part.X[:, 0]), split=part.split) for part in parts)
+    return Rows(train, validation, test, _blocks(table))
 
 
 def hold_out(rows: Table, n: int, seed: int) -> tuple[Table, Table]:

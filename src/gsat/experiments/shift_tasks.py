@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat._arrays.standardise import moments
 from gsat.data import Table, load
+from gsat.data.memory import room
+from gsat.data.rows import StoredRows
 
 Rows = NDArray[np.int64]
 
@@ -154,19 +157,28 @@ def fit_to_test(table: Table, most: int = MOST) -> tuple[str, ...]:
 
 
 def with_columns(table: Table, columns: Rows) -> Table:
-    """The table with these columns, in that order."""
+    """The table with these columns, in that order, in memory."""
     groups = None if table.feature_groups is None else np.asarray(table.feature_groups)[columns]
     return replace(
         table,
-        X=np.ascontiguousarray(table.X[:, columns]),
+        X=_in_memory(table.X, columns),
         shift=None if table.shift is None else table.shift[:, columns],
         feature_names=None,
         feature_groups=None if groups is None else tuple(np.unique(groups, return_inverse=True)[1].tolist()),
     )
 
 
-def most_variable(X: NDArray[Any], k: int) -> Rows:
+def most_variable(X: Any, k: int) -> Rows:
     """The k columns of the largest variance, in their order; all of them where there are no more."""
     if k >= X.shape[1]:
         return np.arange(X.shape[1])
-    return np.sort(np.argsort(-X.var(axis=0, dtype=np.float64), kind="stable")[:k])
+    return np.sort(np.argsort(-moments(X)[1], kind="stable")[:k])
+
+
+def _in_memory(X: Any, columns: Rows) -> NDArray[Any]:
+    """Some of the columns as an array."""
+    if not isinstance(X, StoredRows):
+        return np.ascontiguousarray(X[:, columns])
+    need = 4 * len(X) * len(columns)
+    room(f"an array of {len(X):,} samples of {len(columns):,} features", need, "lower max_samples or max_features")
+    return np.asarray(X.with_columns(columns))

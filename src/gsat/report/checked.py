@@ -151,8 +151,8 @@ def _share(value: float, best: float) -> Cell:
 
 
 def _points(row: Any) -> str:
-    limits = "" if pd.isna(row["low"]) else f" [{row['low']:+.1f}, {row['high']:+.1f}]"
-    return f"{row['difference']:+.1f}{limits}{' *' if row['beats'] else ''}"
+    gap, low, high = (f"{round(float(row[name]), 1) + 0.0:+.1f}" for name in ("difference", "low", "high"))  # no "-0.0"
+    return f"{gap}{'' if pd.isna(row['low']) else f' [{low}, {high}]'}{' *' if row['beats'] else ''}"
 
 
 def _frame(path: Path, rows: Any, name: str, columns: Iterable[str]) -> pd.DataFrame:

@@ -72,7 +72,7 @@ class LowRankBasis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromAdvers
         Parameters
         ----------
         X, y
-            Samples (n, features), dense or sparse, and labels (n,).
+            Samples (n, features), dense, sparse or `StoredRows`, and labels (n,).
 
         Returns
         -------

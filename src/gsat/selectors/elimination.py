@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import GroupSparse
+from gsat.data.rows import StoredRows
 from gsat.defences import GSAT
 from gsat.models import ELUNet, seeded
 from gsat.training import Step, gdadmm
@@ -79,7 +80,7 @@ class Elimination:
         Parameters
         ----------
         X, y
-            Samples (n, features) and the numbers of their classes (n,).
+            Samples (n, features), dense, sparse or `StoredRows`, and the numbers of their classes (n,).
         blocks
             The number of each feature's block, (features,).
         k
@@ -180,6 +181,10 @@ class _Weighted:
     """Some columns of standardised samples, times their weights; made when they are asked for."""
 
     def __init__(self, samples: Standardised, columns: NDArray[np.int64], weight: NDArray[np.float32]) -> None:
+        if isinstance(samples.X, StoredRows):  # no more columns become dense than are asked for
+            X = samples.X.with_columns(columns)
+            samples = Standardised(X, samples.mean[columns], samples.scale[columns])
+            columns = np.arange(len(columns))
         self.samples, self.columns, self.weight = samples, columns, weight
         self.shape = (len(samples), len(columns))
         self.mean_norm = mean_norm(self)

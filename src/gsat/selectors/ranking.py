@@ -30,7 +30,7 @@ def rank(table: Table, selector: GroupSparseSelector) -> pd.DataFrame:
         One row each: rank, name, score; with fdr also statistic and chosen, with resamples also selection_frequency and
         the interval score_low, score_high.
     """
-    X = table.X.reshape(len(table), -1)
+    X = table.flat
     groups = table.feature_groups
     fitted = selector.set_params(feature_groups=groups).fit(X, table.y)
     names = [f"feature {j}" for j in range(X.shape[1])] if table.feature_names is None else list(table.feature_names)

@@ -16,10 +16,14 @@ from tqdm.auto import tqdm
 from gsat import _checks, _defaults
 from gsat._arrays.standardise import Standardised, mean_and_scale
 from gsat.costs import block_numbers, flat_labels
-from gsat.estimators.given import labelled
+from gsat.data.memory import room
+from gsat.data.rows import StoredRows, some_rows
+from gsat.estimators.given import labelled, unlabelled
 from gsat.selectors.common import FromAdversary, cut
 from gsat.selectors.elimination import Elimination, n_rounds
 from gsat.selectors.knockoffs import knockoffs, threshold
+
+COPIES = 8  # of the samples in float64, of which knockoffs are made by a singular value decomposition
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -100,7 +104,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         Parameters
         ----------
         X, y
-            Samples (n, features), dense or sparse, and labels (n,).
+            Samples (n, features), dense, sparse or `StoredRows`, and labels (n,). With fdr they must fit into memory.
 
         Returns
         -------
@@ -136,7 +140,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         with tqdm(total=total, disable=not self.verbose, desc="group-sparse", unit="round") as bar:
             rounds = np.array(
                 [
-                    elimination.shares(X[rows], codes[rows], columns, each * k, seed, bar.update)
+                    elimination.shares(some_rows(X, rows), codes[rows], columns, each * k, seed, bar.update)
                     for rows, seed in zip(halves, seeds, strict=True)
                 ]
             )
@@ -159,6 +163,23 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         self.k_ = k if statistic is None else int((statistic >= self.threshold_).sum())
         return self
 
+    def transform(self, X: Any) -> Any:
+        """The samples with the chosen features alone.
+
+        Parameters
+        ----------
+        X
+            Samples (n, features), dense, sparse or `StoredRows`.
+
+        Returns
+        -------
+        array, csr_array or StoredRows
+            Samples (n, chosen features).
+        """
+        if isinstance(X, StoredRows):
+            return unlabelled(self, X).with_columns(self.get_support(indices=True))
+        return super().transform(X)
+
     def _check_numbers(self) -> None:
         """Raise for a number that would rank nothing."""
         _checks.count("n_resamples", self.n_resamples)
@@ -176,6 +197,9 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
 
 def _beside_knockoffs(X: Any, blocks: NDArray[np.int64], seed: int) -> tuple[Any, NDArray[np.int64]]:
     """Standardised samples with knockoffs of all columns on their right, and the block of each of both."""
+    n, d = X.shape
+    remedy = "without fdr samples that stay in their file are read a few at a time; or take fewer samples or features"
+    room(f"fdr with {n:,} samples of {d:,} features", COPIES * 8 * n * d, remedy)
     Z = Standardised(X, *mean_and_scale(X))[:].astype(np.float64)
     copies = knockoffs(Z, blocks, np.random.default_rng(seed))
     return np.hstack([Z, copies]).astype(np.float32), np.concatenate([blocks, blocks + int(blocks.max()) + 1])

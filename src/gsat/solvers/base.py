@@ -111,7 +111,7 @@ class Solver(Protocol):
 
 def start(oracle: Oracle) -> Point:
     """The point Δ = 0, where a loss or gradient that is not finite cannot be mended by a shorter step."""
-    zero = oracle.zero
+    zero = oracle.x.new_zeros(()).expand(oracle.x.shape)  # to be read only: it takes no memory
     point = Point.at(zero, *oracle(zero), penalty=0.0)
     if not point.is_finite:
         raise FloatingPointError(

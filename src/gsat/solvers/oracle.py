@@ -64,11 +64,6 @@ class Oracle:
         size = float(norm(delta))
         return delta if not self.reach < size < math.inf else delta * (self.reach / size)
 
-    @property
-    def zero(self) -> Tensor:
-        """Δ = 0, to be read only: it takes no memory."""
-        return self.x.new_zeros(()).expand(self.x.shape)
-
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The losses at x + Δ and their gradient in Δ."""
         with torch.enable_grad():

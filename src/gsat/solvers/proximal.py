@@ -98,7 +98,9 @@ class Proximal:
         """Propose a trial, evaluate it, and accept or reject it."""
         here, eta, floor = state.here, state.eta, oracle.floor
         below = state.zero is not None and here.objective < floor
-        ended = _again(state) if below else replace(state, done=True)
+        ended = replace(state, done=True)
+        if below:  # from Δ = 0, with the first step
+            ended = replace(state, here=state.zero or here, zero=None, eta=state.longest / LONGEST, n_steps=0)
         if below and oracle.n_gradients >= PATIENCE * oracle.n_inner:
             return ended
         trial = self._propose(cost, state, lam)
@@ -179,11 +181,6 @@ class Trial(NamedTuple):
     size: float  # ‖U‖
     rise: float  # ⟨∇ℓ(Δ), U − Δ⟩
     penalty: float  # λ·c(U)
-
-
-def _again(state: ProximalState) -> ProximalState:
-    """From Δ = 0, with the first step."""
-    return replace(state, here=state.zero or state.here, zero=None, eta=state.longest / LONGEST, n_steps=0)
 
 
 def _turn(here: Point, image: Tensor, gradient: Tensor) -> float:

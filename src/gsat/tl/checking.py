@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gsat.data.rows import some_rows
 from gsat.estimators.cells import check_anndata, column, labelled, matrix, plain_labels
 from gsat.experiments.check_result import CheckResult
 from gsat.experiments.checking import check as check_samples
@@ -24,7 +25,7 @@ def check(
     Parameters
     ----------
     adata
-        Cells in memory. It is not written to.
+        Cells, in memory or backed. It is not written to.
     labels_key
         The column of .obs with the labels; cells without one are left out.
     batch_key
@@ -49,8 +50,8 @@ def check(
         ...
     ValueError: y must hold at least two classes, got B alone
     """
-    check_anndata(adata)
+    check_anndata(adata, written=False)
     X, labels = matrix(adata, layer), column(adata, "labels_key", labels_key)
     known = labelled(labels, labels_key)
     batch = None if batch_key is None else column(adata, "batch_key", batch_key).to_numpy()[known]
-    return check_samples(X[known], plain_labels(labels.iloc[known]), batch, **options)
+    return check_samples(some_rows(X, known), plain_labels(labels.iloc[known]), batch, **options)

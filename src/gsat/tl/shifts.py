@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gsat.data.rows import some_rows
 from gsat.diagnosis import Diagnosis
 from gsat.diagnosis import diagnose as examine
 from gsat.estimators.cells import as_stored, check_anndata, column, matrix, plain_labels
@@ -33,7 +34,7 @@ def diagnose(
     Parameters
     ----------
     adata
-        Cells in memory. It is written to.
+        Cells, in memory or backed. It is written to, its file is not.
     batch_key
         The column of .obs with the batches; cells without one are left out.
     labels_key
@@ -70,7 +71,8 @@ def diagnose(
     if len(rows) == 0:
         raise ValueError(f"batch_key and labels_key must be known of some cells, got {batch_key!r} and {labels_key!r}")
     y = None if labels is None else plain_labels(labels.iloc[rows])
-    found = examine(X if len(rows) == adata.n_obs else X[rows], plain_labels(batches.iloc[rows]), y, **options)
+    X = X if len(rows) == adata.n_obs else some_rows(X, rows)
+    found = examine(X, plain_labels(batches.iloc[rows]), y, **options)
     rank = np.full(adata.n_vars, np.nan)
     rank[found.features] = np.arange(1, len(found.features) + 1)
     adata.var[f"{key_added}_rank"] = rank

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from gsat.data.rows import some_rows
 from gsat.defences import ERM
 from gsat.estimators import GSATClassifier
 from gsat.estimators.cells import as_stored, check_anndata, column, labelled, matrix, plain_labels
@@ -49,7 +50,7 @@ def fit(
     Parameters
     ----------
     adata
-        Cells in memory, with distinct var_names. It is written to.
+        Cells, in memory or backed, with distinct var_names. It is written to, its file is not.
     labels_key
         The column of .obs with the labels; cells without one are predicted and not trained on.
     batch_key
@@ -95,7 +96,7 @@ def fit(
     batch = None if batches is None else batches[known]
     y = plain_labels(labels.iloc[known])
     made: Any = GSATClassifier(**params) if classifier is None else clone(classifier)
-    trained_on = X if len(known) == adata.n_obs else X[known]
+    trained_on = X if len(known) == adata.n_obs else some_rows(X, known)
     made.fit(trained_on, y, batch=batch)
     fitted: Any = getattr(made, "estimator_", made)  # what GSATClassifierCV chose
     average = hasattr(fitted, "estimators_")
@@ -137,7 +138,7 @@ def predict(
     Parameters
     ----------
     adata
-        Cells in memory. It is written to.
+        Cells, in memory or backed. It is written to, its file is not.
     classifier
         A fitted classifier.
     layer

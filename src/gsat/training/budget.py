@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat._arrays.budgets import budget_used, by_class
 from gsat._arrays.norms import mean, mean_norm, norm, rows
 from gsat.costs import fitting
 from gsat.defences import GSAT, Defence
+from gsat.defences.budgets import budget_used, by_class
 from gsat.losses import named_loss
 from gsat.models import layout
 from gsat.models.modes import frozen

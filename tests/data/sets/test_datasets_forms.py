@@ -128,7 +128,7 @@ def test_uci_in_all_forms(tiny_uci, form):
     ("old", "new", "message"),
     [
         ("sample_7,BRCA", "sample_7,LUAD", r"labels.csv must label the samples of the data as .*, got .*'LUAD': 4"),
-        ("sample_7,BRCA", "sample_8,BRCA", r"labels.csv must label the samples of the data as .*, got .*'': 1"),
+        ("sample_7,BRCA", "sample_8,BRCA", r"labels.csv must have a label for each .*, the first 'sample_7'"),
         ("\nsample_7,1.75,3", "", r"data.csv must hold 8 x 2 numbers, got \(7, 2\)"),
     ],
 )

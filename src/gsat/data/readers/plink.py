@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,26 @@ def read_plink(
     check_policy(missing, one_hot)
     if pheno is not None and label is None and batch is None:
         raise ValueError(f"pheno must come with label= or batch=, the names of its columns, got only {pheno}")
+    people, ids, snps, calls = genotypes(path, one_hot=one_hot)
+    bim, fam = path.with_suffix(".bim"), path.with_suffix(".fam")
+    return checked(
+        path,
+        by_id(ids),
+        beside=(bim, fam),
+        **encoded(path, calls, ids, snps, missing=missing, one_hot=one_hot),
+        y=_annotation(path, fam, "label", label, people, pheno),
+        batch=_annotation(path, fam, "batch", batch, people, pheno),
+        sample_ids=tuple(ids),
+    )
+
+
+def genotypes(
+    path: Path, *, one_hot: bool, only: Callable[[dict[str, list[str]]], list[int]] | None = None
+) -> tuple[dict[str, list[str]], list[str], list[str], NDArray[np.int8]]:
+    """The columns of the .fam file, sample ids, names of SNPs, and the calls (samples, SNPs) of a file set.
+
+    only: from the columns of the .bim file the places of the SNPs to read; the others are not read
+    """
     bed_reader = extra("bed_reader", "bed-reader", ".bed")
     triplet = f"; a PLINK file set is {path.stem}.bed, {path.stem}.bim and {path.stem}.fam in one folder"
     bim, fam = (existing(path.with_suffix(ending), triplet) for ending in (".bim", ".fam"))
@@ -61,19 +82,12 @@ def read_plink(
     distinct(fam, "samples (FID and IID)", ids)
     distinct(bim, "SNP names", snps["snp"], "; name them with plink --set-missing-var-ids @:# or drop the repeated")
     _check_bytes(path, ids, snps["snp"])
+    taken = list(range(len(snps["snp"]))) if only is None else only(snps)
     width = (12 if one_hot else 4) + 2  # bytes of a genotype in X, as a call, and whether it is missing
-    fits(path, f"genotypes ({len(ids)} samples, {len(snps['snp'])} SNPs)", width * len(ids) * len(snps["snp"]))
+    fits(path, f"genotypes ({len(ids)} samples, {len(taken)} SNPs)", width * len(ids) * len(taken))
     with bed_reader.open_bed(path, len(ids), len(snps["snp"]), count_A1=True) as bed:
-        calls = bed.read(dtype="int8", order="C")
-    return checked(
-        path,
-        by_id(ids),
-        beside=(bim, fam),
-        **encoded(path, calls, ids, snps["snp"], missing=missing, one_hot=one_hot),
-        y=_annotation(path, fam, "label", label, people, pheno),
-        batch=_annotation(path, fam, "batch", batch, people, pheno),
-        sample_ids=tuple(ids),
-    )
+        calls = bed.read(None if only is None else np.s_[:, taken], dtype="int8", order="C")
+    return people, ids, [snps["snp"][j] for j in taken], calls
 
 
 def encoded(
@@ -151,7 +165,7 @@ def _check_bytes(path: Path, ids: list[str], snps: list[str]) -> None:
         warnings.warn(
             f"{path} has no genotypes but 00 for the last sample {ids[-1]!r} of {len(ids)}, as if it were not there; "
             "is there a line too many in the .fam file?",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -32,6 +32,7 @@ FROM_FILES: dict[str, "Callable[..., Table]"] = {  # name: function(folder, *, o
     "mnist": LazyFunction("gsat.data.sets.mnist", "mnist"),
     "cifar10": LazyFunction("gsat.data.sets.cifar10", "cifar10"),
     "hapmap": LazyFunction("gsat.data.sets.hapmap", "hapmap"),
+    "hapmap-paper": LazyFunction("gsat.data.sets.hapmap_paper", "hapmap_paper"),
     "hapmap-1kg": LazyFunction("gsat.data.sets.hapmap", "hapmap_1kg"),
     "tcga": LazyFunction("gsat.data.sets.tcga", "tcga"),
     "tcga-11types": LazyFunction("gsat.data.sets.tcga", "tcga_11types"),

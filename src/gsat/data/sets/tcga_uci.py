@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from gsat.data.catalogue import KNOWN, UCI_ARCHIVE
 from gsat.data.fetching.archives import extract
 from gsat.data.files import needed
-from gsat.data.readers.text import read_text, text_rows
+from gsat.data.readers.text import read_text
 from gsat.data.rules import sha256_of
+from gsat.data.sets.labels import labels_of
 from gsat.data.table import Table
 
 COUNTS = {"BRCA": 300, "COAD": 78, "KIRC": 146, "LUAD": 141, "PRAD": 136}
@@ -30,16 +29,14 @@ def tcga_uci(folder: Path | None) -> Table:
     paths = needed("tcga-uci", folder)
     with _tables(paths) as (data, labels):
         table = read_text(data)
-        rows = text_rows(labels, ",")
-        next(rows)
-        type_of = {cells[0]: cells[1] for _, cells in rows}
+        y = labels_of(labels, table.sample_ids or ())
         checksum = sha256_of(data, labels)
     known = KNOWN["tcga-uci"]
     if table.X.shape != (known.samples, known.features):
         raise ValueError(f"{paths[0]} must hold {known.samples} x {known.features} numbers, got {table.X.shape}")
     found = replace(
         table,
-        y=np.array([type_of.get(sample, "") for sample in table.sample_ids or ()]),
+        y=y,
         source="TCGA, gene expression cancer RNA-Seq of UCI",
         checksum=checksum,
     )
