@@ -79,7 +79,8 @@ def measured(name: str, command: list[str]) -> None:
             told.seek(0)
             raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{told.read().decode()}")
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(f"{name:<10} {time.perf_counter() - begin:8.1f} s   peak {peak / 1e9:.2f} GB", flush=True)
+    wall, busy = time.perf_counter() - begin, used.ru_utime + used.ru_stime
+    print(f"{name:<10} {wall:7.1f} s, {busy:7.1f} s of processor time, peak {peak / 1e9:.2f} GB", flush=True)
 
 
 def commands(path: Path, folder: Path, groups: int, size: int) -> dict[str, list[str]]:
