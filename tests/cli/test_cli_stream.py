@@ -25,7 +25,7 @@ def path(tmp_path_factory):
     [
         ("--defence", "low-rank", "--metric", "auto", "--gamma", "10"),
         ("--defence", "group-sparse", "--prepare", "centre", "--normalise", "log1p-cpm"),
-        ("--defence", "erm", "--prepare", "zscore", "--early-stopping", "--calibrate"),
+        ("--defence", "erm", "--shuffle", "block", "--prepare", "zscore", "--early-stopping", "--calibrate"),
         ("--defence", "linear", "--features", "g1*"),
         ("--defence", "lda", "--drop", "g2*"),
     ],
