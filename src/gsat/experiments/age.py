@@ -7,7 +7,7 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -123,27 +123,27 @@ def _path(module: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=512)
-def _tree(path: Path, changed: int) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(path, path.stat().st_mtime_ns)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _imports(path: Path) -> tuple[str, ...]:
+    return _read(path, path.stat().st_mtime_ns)[0]
 
 
 def _fingerprint(path: Path) -> str:
-    """Of the code alone: comments, docstrings and layout do not count."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _read(path, path.stat().st_mtime_ns)[1]
+
+
+@lru_cache(maxsize=512)
+def _read(path: Path, changed: int) -> tuple[tuple[str, ...], str]:
+    """What a file imports, and a fingerprint of its code alone: comments, docstrings and layout do not count."""
+    tree, names = ast.parse(path.read_text(encoding="utf-8")), list[str]()
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and _is_text(body[0]):
             node.body = body[1:]  # type: ignore[attr-defined]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+    return tuple(names), hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 
 
 def _is_text(node: ast.AST) -> bool:
