@@ -18,7 +18,7 @@ from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Plan, samples, train
 from gsat.evaluation import evaluate
-from gsat.experiments.paired import summed_up, with_wins
+from gsat.experiments.paired import summed_up, with_verdicts, with_wins
 from gsat.registry import parse_attack
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def training_in_words(plan: Plan, seeds: int) -> str:
 def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy of each of our defences minus that of each baseline, seed by seed, for each combination of `by`.
 
-    One row each: what `summed_up` says of the differences in points, `beats` (`with_wins`), and `clean`, the mean
+    One row each: what `summed_up` says of the differences in points, `beats` and `verdict`, and `clean`, the mean
     difference without attack between the same models, those chosen for that attack.
     """
     found = []
@@ -105,7 +105,7 @@ def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
                         "clean": clean.mean(),
                     }
                 )
-    return with_wins(found)
+    return with_verdicts(with_wins(found))
 
 
 def is_gsat(name: Any) -> bool:

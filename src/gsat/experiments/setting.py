@@ -176,14 +176,8 @@ class Arena:
 
     def rows(self, data_dir: Path | None, seed: int) -> Rows:
         """The samples of that seed."""
-        return _rows(
-            self.data,
-            tuple(self.options.items()),
-            data_dir,
-            self.test_share,
-            (self.n_train, self.n_validation, self.n_test),
-            seed,
-        )
+        sizes = self.n_train, self.n_validation, self.n_test
+        return _rows(self.data, tuple(self.options.items()), data_dir, self.test_share, sizes, seed)
 
 
 class Rows(NamedTuple):
