@@ -314,3 +314,16 @@ def test_what_is_not_read_is_told_with_a_way_out(tmp_path, name, remedy):
     (tmp_path / name).mkdir()
     with pytest.raises(ValueError, match=rf"must end in one of .*, got '\.\w+'; .*{remedy}"):
         data.load(tmp_path / name, stream=True)
+
+
+def test_matrices_of_one_file_have_rows_of_their_own(tmp_path):
+    path = write_kind(tmp_path, "csc", N, D)
+    held = anndata.read_h5ad(path)
+    held.raw = anndata.AnnData(held.X * 2, held.obs, held.var)
+    held.layers["counts"] = held.X * 3
+    held.write_h5ad(path)
+    for layer, times in ((None, 1), ("raw", 2), ("counts", 3)):
+        with pytest.warns(UserWarning, match="once"):
+            stored = data.load(path, layer=layer, stream=True)
+        np.testing.assert_allclose(stored.X.dense([4, 2]), times * held.X.tocsr()[[4, 2]].toarray(), rtol=1e-6)
+    assert len([*tmp_path.glob("cells-csc.h5ad.*.rows.h5")]) == 3

@@ -247,7 +247,7 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
 
 def _turned(path: Path, name: str, found: Any, named: tuple[int, int], h5py: Any) -> Parts:
     """As `_stored`, of the rows of a CSC matrix in a file beside this one, which is made where there is none."""
-    place = place_of(path, name)
+    place = place_of(path, found.name)
     if not is_fresh(path, place, h5py):
         yield "told", f"{path} has {name} by columns (CSC); it is written by rows to {place}, once"
         yield from turn(path, place, found, named, h5py)

@@ -19,8 +19,8 @@ Parts = Iterator[tuple[str, Any]]
 
 
 def place_of(path: Path, name: str) -> Path:
-    """Where the rows of the matrix `name` of the file at `path` are kept: cells.h5ad.X.rows.h5."""
-    return path.with_name(f"{path.name}.{name.replace('/', '-')}.rows.h5")
+    """Where the rows of the matrix /layers/counts of cells.h5ad are kept: cells.h5ad.layers-counts.rows.h5."""
+    return path.with_name(f"{path.name}.{name.strip('/').replace('/', '-')}.rows.h5")
 
 
 def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
