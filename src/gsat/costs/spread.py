@@ -165,15 +165,16 @@ def _within(X: Any, cells: Cells, rank: int) -> Spread | None:
 
 def _image(X: Any, cells: Cells, used: Tensor, basis: Tensor | None) -> tuple[Tensor, Tensor]:
     """S·basis, or S for None, for the covariance S of the residuals of the rows `used`; and their squared norms."""
-    d, squares = cells.mean.shape[1], []
+    d = cells.mean.shape[1]
+    squares = torch.empty(len(used), dtype=torch.float64)  # as one: small tensors between large ones split the heap
     image = torch.zeros(d, d if basis is None else basis.shape[1], dtype=torch.float64)
     for part in pieces(len(used), d, times=TIMES):
         residuals, weight = _dense(X, used[part]), cells.weight[used[part], None]
         residuals -= cells.mean[cells.cell[used[part]]]
-        squares.append(norm(residuals, dim=1).double().square())
+        squares[part] = norm(residuals, dim=1).double().square()
         seen = residuals if basis is None else residuals @ basis.to(residuals.dtype)
         image += residuals.T @ (seen * weight.to(seen.dtype))
-    return image / float(cells.weight[used].sum()), torch.cat(squares)
+    return image / float(cells.weight[used].sum()), squares
 
 
 def _cells(X: Any, labels: Tensor, batches: Tensor, weight: Tensor) -> Cells:
