@@ -65,6 +65,7 @@ html_static_path = ["_static"]
 html_css_files = ["gsat.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # browsers let no page on a disk read the others
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,

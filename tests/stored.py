@@ -22,7 +22,13 @@ FORMS = {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "dense": np.asarray}
 
 
 def write_kind(folder, kind, n, d, seed=0):
-    """The counts in a file of that kind; in .npz files y and batch are called type and donor, as in .obs."""
+    """The counts in a file of that kind; y and batch are called type and donor, the ids are an index."""
+    if kind == "parquet":
+        X, of_type, donor = cells(n, d, seed)
+        frame = pd.DataFrame(X, [f"c{i}" for i in range(n)], [f"g{j}" for j in range(d)])
+        frame.insert(3, "type", of_type)
+        frame.assign(donor=donor).to_parquet(folder / "cells.parquet", row_group_size=16)
+        return folder / "cells.parquet"
     if kind == "npz":
         X, of_type, donor = cells(n, d, seed)
         names = {"sample_ids": [f"c{i}" for i in range(n)], "feature_names": [f"g{j}" for j in range(d)]}

@@ -23,20 +23,20 @@ STRUCTURED = [
     (attacks.LowRank, {"rank": 2}),
 ]
 CASES = [
-    Case(kind(0.8, steps=20, strength=strength, **options), plain=plain)
+    Case(kind(0.8, steps=8, strength=strength, **options), plain=plain)
     for kind, options in [*STRUCTURED, (attacks.PGD, {})]
     for strength in ("fast", "standard")
     for plain in (False, True)
 ]
-CASES += [Case(kind(0.8, steps=15, strength="strong", **options)) for kind, options in STRUCTURED]
+CASES += [Case(kind(0.8, steps=6, strength="strong", **options)) for kind, options in STRUCTURED]
 CASES += [
-    Case(kind(0.8, steps=20, restarts=2, random_start=True, metric=METRIC, **options)) for kind, options in STRUCTURED
+    Case(kind(0.8, steps=8, restarts=2, random_start=True, metric=METRIC, **options)) for kind, options in STRUCTURED
 ]
 CASES += [
-    Case(kind(0.8, steps=20, loss="margin", bounds=(-3.0, 3.0), **options), plain=True) for kind, options in STRUCTURED
+    Case(kind(0.8, steps=8, loss="margin", bounds=(-3.0, 3.0), **options), plain=True) for kind, options in STRUCTURED
 ]
 CASES += [
-    Case(kind(0.8, steps=15, strength="standard", **options), surrogate=True) for kind, options in (*STRUCTURED[:2],)
+    Case(kind(0.8, steps=6, strength="standard", **options), surrogate=True) for kind, options in (*STRUCTURED[:2],)
 ]
 CASES += [Case(attacks.FGM(0.8)), Case(attacks.LowRank(0.8, rank=20, steps=10)), Case(attacks.LowRank(0.8, rank=0))]
 MASK = torch.arange(D) % 2 == 0

@@ -46,8 +46,8 @@ SETS = {  # name of the set, how to write a small one; every file of them has a 
     "cifar10.webp": ("cifar10", samples.write_webp),
 }
 CASES = dict.fromkeys(FORMATS, 450 if tally.FULL else 17) | dict.fromkeys(SETS, 200 if tally.FULL else 10)
-CASES |= dict.fromkeys(("parquet", "h5ad", "sparse", "xlsx"), 150 if tally.FULL else 17)  # each case is a process
-CASES["cifar10.webp"] = 120 if tally.FULL else 4  # its pictures are large; 4,670 and 231 in all
+CASES |= dict.fromkeys(("parquet", "h5ad", "sparse", "xlsx"), 150 if tally.FULL else 7)  # each case is a process
+CASES["cifar10.webp"] = 120 if tally.FULL else 4  # its pictures are large; 4,670 and 191 in all
 EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1)
 ROOM = 3 * 2**30  # bytes of addresses beside what the libraries take
 SHOWN = 4000  # characters of a message that a person may still read

@@ -84,7 +84,7 @@ def test_batches_make_a_metric_unless_it_is_declined(samples, options, words, tm
     assert (metric is None) if words == "isotropic" else (len(metric.stretch) == 6)
 
 
-def test_a_set_with_batches_has_a_metric_of_them_where_it_is_asked_for(tmp_path):
+def test_a_set_with_batches_has_a_metric_of_them_where_it_is_asked_for(tmp_path, data_dir):
     out, quick = tmp_path / "run", ["--n-outer", "2", "--n-inner", "1"]
     found = json.loads(run("train", "bladderbatch", "--metric", "between", *quick, "--out", out, "--json").stdout)
     assert "learnt from" in found["metric"]

@@ -11,19 +11,12 @@ import pytest
 from typer import Exit
 
 import gsat
+from commands import run
 from gsat._files import is_ours, locked
 from gsat.cli.folders import new_run, running
 
 QUICK = ["train", "digits", "--defence", "erm", "--n-outer", "3", "--group-size", "20"]
 OLD, NEW = ({"data": "digits", "defence": "erm", "seed": seed} for seed in (0, 1))
-LIMITED = """
-import resource, signal, sys
-from gsat.cli import main
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-limit = int(sys.argv.pop(1))
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-main()
-"""
 
 
 def child(code: str, *args: object) -> subprocess.CompletedProcess:
@@ -53,8 +46,8 @@ def make(out: Path, config: dict = OLD, step: int = 5) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    done = child("from gsat.cli import main; main()", *QUICK, "--out", out)
-    assert done.returncode == 0, done.stderr
+    done = run([*QUICK, "--out", out], out.parent)
+    assert done.code == 0, done.said
     return out
 
 
@@ -62,22 +55,22 @@ def trained(tmp_path_factory) -> Path:
 def test_a_full_disk_does_not_cost_the_old_run(trained, tmp_path, limit):
     out = tmp_path / "run"
     shutil.copytree(trained, out)
-    done = child(LIMITED, limit, *QUICK, "--out", out, "--seed", 1, "--force")
-    assert done.returncode == 2
-    assert "File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = run([*QUICK, "--out", out, "--seed", 1, "--force"], tmp_path, limit=limit)
+    assert done.code == 2
+    assert "File too large" in done.said
+    assert "Traceback" not in done.said
     assert content(out) == content(trained)
     assert {path.name for path in out.iterdir()} <= {*(path.name for path in trained.iterdir()), ".gsat.lock"}
-    again = child("from gsat.cli import main; main()", *QUICK, "--out", out, "--seed", 1, "--force")
-    assert again.returncode == 0, again.stderr
+    again = run([*QUICK, "--out", out, "--seed", 1, "--force"], tmp_path)
+    assert again.code == 0, again.said
     assert json.loads((out / "config.json").read_text())["seed"] == 1
 
 
 def test_a_full_disk_leaves_no_begun_run(tmp_path):
     out = tmp_path / "run"
-    assert child(LIMITED, 2000, *QUICK, "--out", out).returncode == 2
-    done = child("from gsat.cli import main; main()", *QUICK, "--out", out)
-    assert done.returncode == 0, done.stderr
+    assert run([*QUICK, "--out", out], tmp_path, limit=2000).code == 2
+    done = run([*QUICK, "--out", out], tmp_path)
+    assert done.code == 0, done.said
 
 
 def test_the_old_run_stays_until_the_new_one_has_trained(tmp_path):
@@ -193,9 +186,9 @@ def test_a_second_process_is_told_who_is_there(tmp_path):
     out = tmp_path / "run"
     out.mkdir()
     with locked(out):
-        done = child("from gsat.cli import main; main()", *QUICK, "--out", out)
-    assert done.returncode == 2
-    assert f"is being written by process {os.getpid()} on" in " ".join(done.stderr.split())
+        done = run([*QUICK, "--out", out], tmp_path)
+    assert done.code == 2
+    assert f"is being written by process {os.getpid()} on" in done.said
     assert not (out / "config.json").exists()
 
 

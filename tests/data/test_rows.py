@@ -6,6 +6,7 @@ import warnings
 import anndata
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -35,10 +36,10 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def paths(path, tmp_path_factory):
     """The same samples in every kind of file that streams."""
-    return {"csr": path, **{kind: write_kind(path.parent, kind, N, D) for kind in ("dense", "csc", "npz")}}
+    return {"csr": path, **{kind: write_kind(path.parent, kind, N, D) for kind in ("dense", "csc", "npz", "parquet")}}
 
 
-@pytest.fixture(params=["csr", "csr, small blocks", "dense", "csc", "npz"])
+@pytest.fixture(params=["csr", "csr, small blocks", "dense", "csc", "npz", "parquet"])
 def pair(paths, request, monkeypatch):
     """The table in memory, and the one whose samples stay in the file."""
     kind, _, small = request.param.partition(", ")
@@ -48,7 +49,7 @@ def pair(paths, request, monkeypatch):
     monkeypatch.setattr(stores, "LONG", 500)
     options = {"label": "type", "batch": "donor"}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* it is written by rows to .*, once")
+        warnings.filterwarnings("ignore", message=".* written by rows to .*, once")
         return data.load(paths[kind], **options, stream=False), data.load(paths[kind], **options, stream=True)
 
 
@@ -228,11 +229,15 @@ def test_columns_with_a_row_that_is_not_there_leave_nothing_beside(tmp_path, row
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("kind", ["dense", "csc", "npz"])
+@pytest.mark.parametrize("kind", ["dense", "csc", "npz", "parquet"])
 def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(rows, "BLOCK", 7 * D)
     path = write_kind(tmp_path, kind, N, D)
-    if kind == "npz":
+    if kind == "parquet":
+        frame = pd.read_parquet(path)
+        frame.iloc[[3, 60], [4, 2]] = np.nan
+        frame.to_parquet(path)
+    elif kind == "npz":
         parts = dict(np.load(path))
         parts["X"][3, 4] = parts["X"][60, 2] = np.nan
         parts["X"][60, 1] = 1e300
@@ -248,7 +253,7 @@ def test_what_is_not_finite_is_told_alike_in_other_files(tmp_path, kind, monkeyp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pytest.raises(ValueError, match="missing or infinite, the first at sample 'c") as error:
-                data.load(path, stream=stream)
+                data.load(path, label="type", batch="donor", stream=stream)
         told.append(str(error.value))
     assert told[0] == told[1]
 
@@ -285,3 +290,27 @@ def test_plain_numbers_that_end_early_are_told(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-9000])
     with pytest.raises(ValueError, match="must stay as it is while its rows are read"):
         stored[:3]
+
+
+def test_rows_beside_a_table_hold_all_its_numbers(tmp_path):
+    path = write_kind(tmp_path, "parquet", N, D)
+    options = {"label": "type", "batch": "donor", "stream": True}
+    with pytest.warns(UserWarning, match="has its numbers by columns; they are written by rows to .*, once"):
+        whole = data.load(path, **options)
+    some = data.load(path, **options, features="g1*")  # a warning would be an error
+    assert some.feature_names == ("g1", *(f"g1{j}" for j in range(10)))
+    np.testing.assert_array_equal(some.X.dense(slice(None)), whole.X.dense(slice(None))[:, [1, *range(10, 20)]])
+    place = tmp_path / "cells.parquet.X.rows.h5"
+    with h5py.File(place) as file, h5py.File(tmp_path / "other.h5", "w") as other:
+        other.attrs["source"] = file.attrs["source"]
+        other["X"] = np.zeros((N, D - 1), np.float32)
+    (tmp_path / "other.h5").replace(place)
+    with pytest.raises(ValueError, match=r"X\.rows\.h5 must hold the rows of cells\.parquet; remove it"):
+        data.load(path, **options)
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("cells.zarr", "anndata.read_zarr"), ("X.npy", "numpy.savez")])
+def test_what_is_not_read_is_told_with_a_way_out(tmp_path, name, remedy):
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=rf"must end in one of .*, got '\.\w+'; .*{remedy}"):
+        data.load(tmp_path / name, stream=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gsat.experiments.paired import holm, in_words, summed_up, with_wins
+from gsat.experiments.paired import holm, in_words, summed_up, with_verdicts, with_wins
 
 
 def test_the_interval_is_that_of_students_t():
@@ -38,5 +38,14 @@ def test_holm():
     assert holm(np.array([0.04, 0.01, np.nan, 0.03])) == pytest.approx([0.06, 0.03, np.nan, 0.06], nan_ok=True)
 
 
+def test_verdicts_are_corrected_for_the_size_of_the_table():
+    gaps = np.array([0.9, 1.0, 1.4, 0.6])
+    rows = [summed_up(gaps), summed_up(-gaps), summed_up([1.0, -1.0, 0.5]), summed_up([5.0])]
+    assert with_verdicts(with_wins(rows))["verdict"].tolist() == ["better", "worse", "level", ""]
+    many = with_verdicts(with_wins([*rows, *[rows[2]] * 9]))
+    assert many["verdict"].tolist() == ["level", "level", "level", "", *["level"] * 9]
+
+
 def test_a_table_without_rows():
     assert with_wins([]).empty
+    assert with_verdicts(with_wins([])).empty

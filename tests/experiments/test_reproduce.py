@@ -93,6 +93,9 @@ def test_sweeps_of_the_paper():
     ]
     assert [(s.strengths, s.reference) for s in by_rank(SCALES["cpu"], mnist)] == 2 * [((1, 5, 20, 100), 5)]
     assert [s.eps for s in by_rank(SCALES["cpu"], mnist_alexnet)] == [0.05]
+    assert [(s.strengths, s.reference) for s in by_rank(SCALES["cpu"], mnist_alexnet)] == [((1, 5, 100), 5)]
+    assert by_eps("pgd", SCALES["cpu"], mnist_alexnet)[0].strengths == (0.025, 0.05, 0.2)
+    assert by_eps("pgd", SCALES["quick"], mnist_alexnet)[0].strengths == (0.025, 0.2)
     assert [s.eps for s in by_columns(SCALES["cpu"], cifar_alexnet)] == [0.0125, 0.0125]
     assert [s.eps for s in by_rank(SCALES["paper"], image_arenas(SCALES["paper"], "mnist")[0])] == [0.05, 0.2]
 

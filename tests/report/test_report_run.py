@@ -48,7 +48,7 @@ def test_the_first_paragraphs_say_what_was_trained_on_what_how_well_and_beside_w
     assert opening.startswith(
         "This model tells the 5 classes of cell_line in cells.h5ad apart by 11,533 features of each sample. "
         "It was trained on 873 samples of 3 batches, by robust training against low-rank shifts. "
-        "On the 300 samples of 10x and Drop-seq, batches that no training sample comes from, it is right in "
+        "On the 300 samples of batches 10x and Drop-seq, from which no training sample comes, it is right in "
         f"{right:.1f} %"
     )
     assert f"Logistic regression, trained on the same samples, is right in {beside:.1f} %" in opening
@@ -71,7 +71,7 @@ def test_the_first_paragraphs_say_what_was_trained_on_what_how_well_and_beside_w
         ),
         ({"held_out": {"kind": "none", "batches": [], "why": "All train."}, "test": None}, "new ones (All train)."),
         ({"held_out": {"kind": "given samples", "batches": [], "why": "w"}}, "300 samples that were kept aside, it is"),
-        ({"held_out": {"kind": "given batch", "batches": ["10x"], "why": "w"}}, "of 10x, a batch that no training"),
+        ({"held_out": {"kind": "given batch", "batches": ["10x"], "why": "w"}}, "of batch 10x, from which no"),
         ({"logistic": None}, "right in 21.0 %"),
     ],
 )

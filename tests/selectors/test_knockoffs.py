@@ -114,3 +114,10 @@ def test_without_an_effect_nothing_or_little_is_chosen(planted):
 def test_a_wrong_rate(planted):
     with pytest.raises(ValueError, match=r"fdr must be > 0 and < 1, got 1"):
         gsat.GroupSparseSelector(fdr=1).fit(*planted)
+
+
+def test_a_rate_does_not_speak_of_k(recwarn):
+    """k, here more than there are, is only what the rounds are meant for: nothing is said of taking all."""
+    X = correlated(60, 12)
+    gsat.GroupSparseSelector(fdr=0.1, **{**QUICK, "n_outer": 2}).fit(X, X[:, 0] > 0)
+    assert [str(each.message) for each in recwarn if "k = " in str(each.message)] == []

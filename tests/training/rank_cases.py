@@ -18,7 +18,7 @@ from gsat.training.loop import gdadmm, iterate
 from gsat.training.state import Run
 
 Outcome = tuple[Tensor, float | None, float]  # the weights, λ and the mean ‖δ_i‖ over the last steps
-N, D, CLASSES, STEPS, GROUP = 131, 12, 3, 20, 41  # neither divides by 2 or 4
+N, D, CLASSES, STEPS, GROUP = 131, 12, 3, 8, 41  # neither divides by 2 or 4
 
 
 class Plain(nn.Module):

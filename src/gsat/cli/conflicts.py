@@ -15,6 +15,9 @@ def refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str,
         fail("--choose tries no defence with a norm bound: leave out --eps, or --choose")
     if not choose and "combine" in options_given:
         fail("--combine says what becomes of the candidates of --choose: leave it out, or give --choose")
+    if "shuffle" in options_given and (choose or defence in _defaults.SOLVED):
+        got = "--choose" if choose else f"--defence {defence}"
+        fail(f"--shuffle is for the groups of one training: leave it out, got {got}")
     if choose and metric == "none":
         fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
     for name in ("metric", "gamma"):

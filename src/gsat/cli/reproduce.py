@@ -32,9 +32,7 @@ def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help='Experiments, or "all"; none: list them.')
     ] = None,
-    scale: Annotated[
-        str, typer.Option(help="cpu (two cores, 90 minutes for all), overnight, or paper (a GPU).")
-    ] = "cpu",
+    scale: Annotated[str, typer.Option(help="cpu (two cores, 3 hours for all), overnight, or paper (a GPU).")] = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny networks: shows that it works, and nothing else.")
     ] = False,

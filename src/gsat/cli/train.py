@@ -105,6 +105,9 @@ def train(
     group: Annotated[
         str, typer.Option(help="torchrun: own, a group for each process, or shared, one group over all of them.")
     ] = "own",
+    shuffle: Annotated[
+        str, typer.Option(help="block: groups in runs of 16 samples as they lie in the file, for slow disks; or rows.")
+    ] = "rows",
     seed: options.Seed = 0,
     threads: options.Threads = None,
     data_dir: options.DataDir = None,
@@ -119,6 +122,7 @@ def train(
     _checks.one_of("--defence", defence, (*_defaults.DEFENCES, *_defaults.SOLVED))
     at_least_one(threads=threads, jobs=jobs)
     _checks.one_of("--group", group, ("own", "shared"))
+    _checks.one_of("--shuffle", shuffle, ("rows", "block"))
     if choose and processes() > 1:
         fail("--choose runs in one process: choose first, with --jobs, then train with what it chose under torchrun")
     if choose and model != "elu":
@@ -209,6 +213,7 @@ def train(
         first = replace(plan, **members[0]) if members else plan
         about = {**source.describe(), **fingerprint(table), **first.describe(), "n_inner": first.inner}
         about |= {"threads": n_threads, "processes": processes(), "group": group}
+        about |= {} if shuffle == "rows" else {"shuffle": shuffle}
         return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
 
     with (
@@ -224,7 +229,9 @@ def train(
             write_table(out / "choice.csv", made.tried)
             write_json(out / "config.json", config())
         plans, others = ([replace(plan, **one) for one in some or ()] for some in (members or [{}], single))
-        trained = train_plan(table.train, plans[0], out=out, resume=resume, progress=progress, group=group)
+        trained = train_plan(
+            table.train, plans[0], out=out, resume=resume, progress=progress, group=group, shuffle=shuffle
+        )
         if ranks.rank:
             return  # the first process writes and tells
         ready = {repr(plans[0]): trained.classifier}

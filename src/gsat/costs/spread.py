@@ -166,7 +166,7 @@ def _within(X: Any, cells: Cells, rank: int) -> Spread | None:
 def _image(X: Any, cells: Cells, used: Tensor, basis: Tensor | None) -> tuple[Tensor, Tensor]:
     """S·basis, or S for None, for the covariance S of the residuals of the rows `used`; and their squared norms."""
     d = cells.mean.shape[1]
-    squares = torch.empty(len(used), dtype=torch.float64)  # as one: small tensors between large ones split the heap
+    squares = torch.empty(len(used), dtype=torch.float64)  # one piece: many small ones keep large ones from reuse
     image = torch.zeros(d, d if basis is None else basis.shape[1], dtype=torch.float64)
     for part in pieces(len(used), d, times=TIMES):
         residuals, weight = _dense(X, used[part]), cells.weight[used[part], None]

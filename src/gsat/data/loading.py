@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
-SHEETS = (".xls", ".ods")
-STREAMING = (".h5ad", ".npz")  # files whose rows can be read a few at a time
+REMEDIES = {  # by the ending of what is not read
+    **dict.fromkeys((".xls", ".ods"), "; save the sheet as .csv in UTF-8"),
+    ".zarr": '; write it as .h5ad: anndata.read_zarr(path).write_h5ad("cells.h5ad")',
+    ".npy": "; numpy.savez(file, X=X, y=y) makes an .npz file of it",
+}
+STREAMING = (".h5ad", ".npz", ".parquet")  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -178,8 +182,8 @@ def load(
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
         announces more is refused before anything is allocated, unless its samples stay in it.
     stream
-        Whether the samples stay in the file, and rows are read when they are needed; for .h5ad and .npz files.
-        None: where they take more than half of what is free. docs/guide/large.md says which files.
+        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .npz and .parquet files
+        (docs/guide/large.md). None: where they take more than half of what is free.
 
     Returns
     -------
@@ -229,8 +233,9 @@ def _load_file(name: str | Path, given: dict[str, Any], *, stream: bool | None) 
     if isinstance(name, str) and not ending and path.name == name and not path.is_dir():
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}")
     if ending not in READERS:
-        remedy = "; save the sheet as .csv in UTF-8" if ending in SHEETS else ""
-        raise ValueError(f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}{remedy}")
+        raise ValueError(
+            f"{path} must end in one of {', '.join(READERS)}, got {ending or 'no ending'!r}{REMEDIES.get(ending, '')}"
+        )
     reader = READERS[ending]
     takes = options_of(reader)
     for option in given:

@@ -11,6 +11,7 @@ from gsat.data.rows import BLOCK, dense_rows
 
 LOOKED = 1000  # samples that are looked at, spread evenly over all
 COUNTS = 30  # whole numbers up to more than this are counts; genotypes, scores and pictures end before
+GENOTYPES = 2  # whole numbers up to this are genotypes or marks, also where means were filled in for a few
 WIDE = 20  # features from which a table can be one of counts
 LOGARITHMS = 30  # logarithms of counts stay below
 EVEN = 0.02  # of the mean: row sums that differ no more were made alike
@@ -59,9 +60,11 @@ def looks(X: Any) -> Looks:
 
 
 def kind(one: Looks) -> str:
-    """What numbers such as these are: "counts", "logarithms", "signed" or "other"."""
+    """What numbers such as these are: "counts", "genotypes", "logarithms", "signed" or "other"."""
     if one["low"] < 0:
         return "signed"
+    if one["high"] <= GENOTYPES and one["whole"] - one["zeros"] >= (1 - one["zeros"]) / 2:
+        return "genotypes"
     if one["whole"] == 1:
         return "counts" if one["high"] > COUNTS and one["features"] >= WIDE else "other"
     return "logarithms" if one["high"] <= LOGARITHMS else "other"
@@ -71,6 +74,7 @@ def in_words(one: Looks) -> str:
     """A few words for the user."""
     names = {
         "counts": "raw counts (whole numbers",
+        "genotypes": "genotypes or other small numbers (most of them whole",
         "logarithms": "logarithms or other small numbers (not whole, none below 0",
         "signed": "centred or scaled values (some below 0",
         "other": "whole numbers (" if one["whole"] == 1 else "numbers (not whole",

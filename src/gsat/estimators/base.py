@@ -114,6 +114,7 @@ class TorchEstimator(Fitted):
         out: str | Path | None = None,
         resume: bool = False,
         group: str = "own",
+        shuffle: Any = "rows",
     ) -> NDArray[np.int64]:
         """Train, and warn where that has not converged; returns the rows that were held out."""
         seed = self._seed() if seed is None else seed
@@ -140,6 +141,7 @@ class TorchEstimator(Fitted):
             out=out,
             resume=resume,
             group=group,
+            shuffle=shuffle,
             **self._rule(),
         )
         self._finish(module, self.history_[-1].t + 1)

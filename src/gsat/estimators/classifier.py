@@ -78,6 +78,7 @@ class TorchClassifier(FittedClassifier, Certified):
         out: str | Path | None = None,
         resume: bool = False,
         group: str = "own",
+        shuffle: str = "rows",
     ) -> Any:
         """As `fit`, with what belongs to a run.
 
@@ -87,7 +88,7 @@ class TorchClassifier(FittedClassifier, Certified):
             As in `fit`.
         seed
             Of weights and groups, instead of one that is drawn from random_state.
-        out, resume, group
+        out, resume, group, shuffle
             A folder for log.jsonl and checkpoints; with resume=True a killed run goes on where it was. `gsat.gdadmm`.
 
         Returns
@@ -108,7 +109,10 @@ class TorchClassifier(FittedClassifier, Certified):
         samples = samples.prepared(self.prepare, self.normalise)
         used = samples.used
         self._loss = WeightedCrossEntropy(self._class_weights(y[used], None if weights is None else weights[used]))
-        held = self._fit(samples, len(classes), self._loss, seed=seed, out=out, resume=resume, group=group)
+        if shuffle == "block" and weights is not None:
+            raise ValueError('shuffle must be "rows" with sample_weight, got "block"')
+        run: dict[str, Any] = {"seed": seed, "out": out, "resume": resume, "group": group, "shuffle": shuffle}
+        held = self._fit(samples, len(classes), self._loss, **run)
         self.temperature_ = 1.0
         if self.calibrate:
             rows = Standardised(samples.X, self.mean_, self.scale_, self.in_shape)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 from gsat import _defaults
 from gsat.data import Table
@@ -19,10 +20,11 @@ from gsat.estimators.judged import INTERVALS, calibration, judged
 from gsat.estimators.judging import NEAR
 from gsat.estimators.logistic import Logistic
 
+CHANCE = 0.05  # of a difference as large between two models that are as good
 STILL = 1e-3  # of the budget: a group that moved less did not move
 WORDS = {
     "erm": "plain training, without an adversary",
-    "linear": "a linear model that is robust against one shift",
+    "linear": "logistic regression with little weight where samples of a class differ",
     "lda": "linear discriminant analysis with a shrunk covariance",
     "fgm": "adversarial training, one gradient step for each sample",
     "fgsm": "adversarial training, one signed gradient step for each sample",
@@ -100,6 +102,7 @@ def examine(trained: Trained, table: Table, held_out: HeldOut, source: Any, told
     largest = classes[np.argmax([np.sum(train.y == one) for one in classes])]
     warned = [*told, *_of_training(trained, training, test, trained_on, predicted[known])]
     warned += [beside.note] if beside.note is not None else []
+    warned += [] if other is None else behind(predicted[known] == truth, alike[known] == truth)
     if isinstance(classifier, AverageClassifier):
         n = len(classifier.estimators_)
         warned.append(f"{n} models predict together: features, map and training curves are those of the best of them")
@@ -140,11 +143,14 @@ def _model(trained: Trained) -> dict[str, Any]:
     plan = trained.plan
     attacked = plan.defence.removeprefix("structured-")
     words = WORDS.get(plan.defence) or f"adversarial training with the attack {attacked}"
+    if plan.defence == "linear" and (plan.metric is None or plan.gamma == 0):
+        words = "logistic regression"
     if isinstance(trained.predictor, AverageClassifier):
         words = f"the average of {len(trained.predictor.estimators_)} models, the best of them {words}"
     names = {"linear": "C", "lda": "shrinkage", "erm": None, **dict.fromkeys(_defaults.STRUCTURES, "budget")}
     size = names.get(plan.defence, "eps")
-    return {"defence": plan.defence, "words": words, **({} if size is None else {size: plan.size})}
+    prepare = {} if plan.prepare == "none" else {"prepare": plan.prepare}
+    return {"defence": plan.defence, "words": words, **({} if size is None else {size: plan.size}), **prepare}
 
 
 def _counts(train: Table, test: Table, classes: NDArray[Any]) -> dict[str, Any]:
@@ -189,6 +195,28 @@ def _of_training(
                 "a larger --budget, or another --defence"
             )
     return found
+
+
+def behind(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> list[str]:
+    """What to say where logistic regression is right on more test samples, by more than chance (sign test, 5 %).
+
+    Parameters
+    ----------
+    ours, theirs
+        On which test samples (n,) the model and logistic regression are right.
+
+    Returns
+    -------
+    list of str
+        One sentence or none.
+    """
+    ahead, only = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
+    if only <= ahead or stats.binomtest(only, only + ahead).pvalue >= CHANCE:
+        return []
+    return [
+        f"logistic regression is better on the test samples: it alone is right on {only} of them, this model alone on "
+        f"{ahead}; `gsat check` tells which to use, --defence linear --metric none trains it"
+    ]
 
 
 def _not_tested(n_test: int, n_there: int, n_known: int) -> str | None:

@@ -133,6 +133,7 @@ def train(
     resume: bool = False,
     progress: bool = False,
     group: str = "own",
+    shuffle: str = "rows",
 ) -> Trained:
     """Train on the rows of a table.
 
@@ -146,8 +147,8 @@ def train(
         A folder for log.jsonl and checkpoints; resume=True goes on with a run that is there.
     progress
         Whether to show a bar.
-    group
-        On several processes, as in `gsat.gdadmm`.
+    group, shuffle
+        As in `gsat.gdadmm`.
 
     Returns
     -------
@@ -156,8 +157,8 @@ def train(
     """
     classifier = classifier_for(plan, table).set_params(verbose=int(progress))
     batch = table.batch if plan.per_batch else None
-    x, seed = samples(table), plan.seed
-    classifier.fit_run(x, table.y, batch=batch, groups=table.group, seed=seed, out=out, resume=resume, group=group)
+    run: dict[str, Any] = {"seed": plan.seed, "out": out, "resume": resume, "group": group, "shuffle": shuffle}
+    classifier.fit_run(samples(table), table.y, batch=batch, groups=table.group, **run)
     classifier.values_ = looks(table.X)
     return Trained(classifier, plan, classifier)
 

@@ -74,6 +74,7 @@ class SolvedClassifier(TorchClassifier):
         out: str | Path | None = None,
         resume: bool = False,
         group: str = "own",
+        shuffle: Any = "rows",
     ) -> NDArray[np.int64]:
         """Solve for the weights; `out` gets a log of one line, and there is nothing to resume."""
         for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):

@@ -33,6 +33,8 @@ def in_words(metrics: dict[str, Any]) -> dict[str, str]:
     for name, key in (("training", "training"), ("test", "test"), ("logistic", "logistic")):
         if metrics[key] is not None:
             found[name] = _shares(metrics[key])
+    if "logistic" in found and "prepare" in metrics["model"]:
+        found["logistic"] += f", prepared alike ({metrics['model']['prepare']})"
     if metrics["test"] is None:
         return found
     found["majority"] = (
@@ -134,4 +136,4 @@ def _mistaken(one: dict[str, Any]) -> list[str]:
     table = np.array(one["confusion"])
     np.fill_diagonal(table, 0)
     pairs = sorted(zip(*np.nonzero(table), strict=True), key=lambda pair: -table[pair])
-    return [f"{names[i]} as {names[j]} {table[i, j]} times" for i, j in pairs]
+    return [f"{names[i]} as {names[j]} {table[i, j]} time{'s' if table[i, j] > 1 else ''}" for i, j in pairs]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gsat.experiments.curve_figures import Finish, figure
 from gsat.experiments.curves import Stage
 from gsat.experiments.own_data import HAPMAP, TCGA, used
@@ -24,6 +26,7 @@ def stages(scale: Scale) -> list[Stage]:
         scale, scale.elu, f"{tumours}-elu", tumours, plan=genes, **about,
         test_share=0.375, structures=("low-rank",), counts=(0.05, 0.2), gradient=0.005,
     )  # fmt: skip
+    hapmap, tcga = (replace(a, n_test=min(a.n_test, n)) for a, n in ((hapmap, 400), (tcga, 300)))  # no more are there
     return [
         (hapmap, by_columns(scale, hapmap), ("group-sparse", "low-rank")),
         (tcga, by_rank(scale, tcga), ("low-rank",)),

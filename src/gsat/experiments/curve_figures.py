@@ -41,11 +41,13 @@ class Finish:
         tested = found[found["part"] == "test"].drop(columns=["part", "taken"], errors="ignore")
         seen = [name for name in VALIDATED if name in found]
         validated = found.loc[(found["part"] == "validation") & (found["rule"] == "tuned"), seen]
+        tries = found[found["part"] == "recipe"].dropna(axis=1, how="all").drop_duplicates()
         axes = {name: label for name, label in AXES.items() if name in set(tested["attack"])}
         return Outcome(
             tables={
                 "results": tested,
                 "validation": validated,
+                **({"recipes": tries} if len(tries) else {}),
                 "training": found.loc[found["part"] == "training", TRAINED],
                 "differences": paired_differences(tested[tested["strength"] > 0], CASE),
             },
@@ -119,8 +121,8 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
         width = f" of width {plan.options['width']:.3g}" if "width" in plan.options else ""
         parts.append(
             f"{NETWORKS[name]}{width}: {plan.n_outer:,} groups of {plan.group_size}, {plan.inner} inner gradients, "
-            f"Adam {plan.eta0:g} ({plan.schedule}), {seeds}; attacks of {size.steps} gradients "
-            f"on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
+            f"Adam {plan.eta0:g} ({plan.schedule}), {seeds}; attacks of strength standard, {size.steps} gradients a "
+            f"search, on up to {size.n_test:,} test samples, sizes tried {', '.join(f'{s:g}' for s in grid if s)}."
         )
     budgets = " or ".join(dict.fromkeys(f"{BUDGET * shrunk(data, scale):g}" for data in found["data"].unique()))
     return " ".join(
@@ -128,8 +130,9 @@ def _protocol(found: pd.DataFrame, scale: Scale) -> str:
             *parts,
             f"Rule matched: GSAT and the unstructured adversary have the budget {budgets}·E‖X‖, eps of the other "
             "baselines is the mean norm that GSAT used "
-            "(the paper's rule). Rule tuned: the size that is best under the attack at its reference strength on "
-            "validation rows held out of the training rows, the same grid for every defence. A seed sets weights, "
+            "(the paper's rule). Rule tuned: the recipe (recipes.csv, as many tries for each defence of the ELU net; "
+            "the AlexNet has the usual one) and the size that is best under the attack at its reference strength, both "
+            "on validation rows held out of the training rows, the same grid for every defence. A seed sets weights, "
             "groups, validation rows and test rows.",
         ]
     )

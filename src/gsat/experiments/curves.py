@@ -2,7 +2,8 @@
 
 matched: GSAT and the unstructured adversary have the budget 0.05·E‖X‖ (on CIFAR-10 a quarter of it but at paper
          scale); eps of the other baselines is the mean norm that GSAT used, which is the paper's rule
-tuned:   every defence is trained at every size of one grid; for each attack the size is taken that is best under it on
+tuned:   every defence gets the recipe that is best on validation rows (`recipes`: as many tries for each) and is
+         trained at every size of one grid; for each attack the size is taken that is best under it on
          validation rows, at the reference strength; the rows are held out of the training rows, of the same for all
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gsat import _defaults
 from gsat.data import Table
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import known_rows, samples
@@ -23,10 +25,12 @@ from gsat.evaluation import evaluate
 from gsat.experiments.judging import is_gsat, trained
 from gsat.experiments.pictures import shown
 from gsat.experiments.plan import Piece, Place
-from gsat.experiments.setting import Arena, Scale, any_price
+from gsat.experiments.recipes import choosing, taken, tuned
+from gsat.experiments.setting import Arena, Scale
 from gsat.experiments.strengths import Sweep
 
 RULES = ("matched", "tuned")
+SEARCHES = 3  # of an attack on test rows, which is of strength "standard"; sizes and recipes are chosen with fast ones
 BASELINES = ("erm", "fgsm", "fgm", "pgd", "unstructured")
 CASE = ["data", "model", "rule", "attack", "eps", "strength"]
 Stage = tuple[Arena, list[Sweep], tuple[str, ...]]  # where, which attacks, which structures of GSAT
@@ -38,9 +42,15 @@ def pieces(stages: Sequence[Stage], scale: Scale, seeds: int | None) -> list[Pie
     for arena, sweeps, structures in stages:
         size = scale.alexnet if arena.plan.model == "alexnet" else scale.elu
         for seed in range(size.seeds if seeds is None else seeds):
+            found += _recipes(arena, (*structures, *BASELINES), seed)
             found += _training(arena, (*structures, *BASELINES), seed)
             found += [_attacking(arena, sweeps, defence, seed) for defence in (*structures, *BASELINES)]
     return found
+
+
+def _recipes(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
+    """The trials of each defence, where there are any."""
+    return [choosing(arena, name, seed, _effort(arena, name)) for name in defences if arena.trials > 1]
 
 
 def _training(arena: Arena, defences: Sequence[str], seed: int) -> list[Piece]:
@@ -73,7 +83,7 @@ def _gradient(arena: Arena) -> float:
 
 
 def _attacking(arena: Arena, sweeps: list[Sweep], defence: str, seed: int) -> Piece:
-    chosen = len(RULES) * arena.n_test * sum(len(sweep.strengths) for sweep in sweeps)
+    chosen = SEARCHES * len(RULES) * arena.n_test * sum(len(sweep.strengths) for sweep in sweeps)
     tried = 0 if defence == "erm" else len(arena.grid) * arena.n_validation * len(sweeps)
     effort = (chosen + tried) / 200 * arena.steps * _gradient(arena)
     arguments = {"arena": arena, "sweeps": sweeps, "defence": defence, "seed": seed}
@@ -147,21 +157,24 @@ class _Fight:
         """The trained model of that size, from the folder where it was trained before."""
         plan = replace(self.arena.plan, defence=defence or self.defence, size=size, seed=self.seed)
         if rule == "tuned":
-            plan = replace(plan, lam="auto", solver=any_price(plan.solver))  # the paper's λ has no size
+            plan = tuned(plan, taken(self.place, self.arena, plan.defence, self.seed))
         return trained(self.train, plan, self.place.work)
 
     def at_reference(self, sweep: Sweep, size: float, rule: str) -> float:
         """Accuracy on the validation rows."""
-        found = self._evaluated(self.model(size, rule), self.validation, [(sweep, sweep.reference)])
+        found = self._evaluated(self.model(size, rule), self.validation, [(sweep, sweep.reference)], "fast")
         return float(found.loc[found["attack"] == sweep.name, "accuracy"].iloc[0])
 
     def judged(self, size: float, rule: str, sweeps: list[Sweep]) -> pd.DataFrame:
         """Accuracy on the test rows at every strength."""
         model = self.model(size, rule)
-        found = self._evaluated(model, self.test, [(s, strength) for s in sweeps for strength in s.strengths])
+        cases = [(s, strength) for s in sweeps for strength in s.strengths]
+        found = self._evaluated(model, self.test, cases, _defaults.STRENGTH)
         return found.assign(part="test", size=size, lam=model.lam_ or np.nan, mean_norm_used=_used(model))
 
-    def _evaluated(self, model: TorchClassifier, rows: Table, cases: list[tuple[Sweep, float]]) -> pd.DataFrame:
+    def _evaluated(
+        self, model: TorchClassifier, rows: Table, cases: list[tuple[Sweep, float]], search: str
+    ) -> pd.DataFrame:
         known = known_rows(rows, model)
         attacks = {
             f"{i}": sweep.at(strength, model.mean_norm_, self.arena.steps, self.blocks)
@@ -169,7 +182,7 @@ class _Fight:
         }
         found = evaluate(
             model, samples(known), known.y, attacks, group_size=self.arena.plan.group_size, random_state=self.seed,
-            out=self.place.work / "evaluations.jsonl",
+            out=self.place.work / "evaluations.jsonl", strength=search,
         )  # fmt: skip
         clean = float(found.loc[found["attack"] == "none", "accuracy"].iloc[0])
         return _curves(found, cases).assign(clean=clean)

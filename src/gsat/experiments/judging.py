@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gsat import registry
+from gsat import _defaults, registry
 from gsat.data import Table
 from gsat.estimators import load
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.from_table import Plan, samples, train
 from gsat.evaluation import evaluate
-from gsat.experiments.paired import summed_up, with_wins
+from gsat.experiments.paired import summed_up, with_verdicts, with_wins
 from gsat.registry import parse_attack
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def judged(
         {text: parse_attack(text, unit, steps=steps) for text in attacks},
         group_size=group_size,
         random_state=plan.seed,
+        strength=_defaults.STRENGTH,
     )
     used = model.history_.mean_norm
     return found.assign(
@@ -85,7 +86,7 @@ def training_in_words(plan: Plan, seeds: int) -> str:
 def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracy of each of our defences minus that of each baseline, seed by seed, for each combination of `by`.
 
-    One row each: what `summed_up` says of the differences in points, `beats` (`with_wins`), and `clean`, the mean
+    One row each: what `summed_up` says of the differences in points, `beats` and `verdict`, and `clean`, the mean
     difference without attack between the same models, those chosen for that attack.
     """
     found = []
@@ -104,7 +105,7 @@ def paired_differences(chosen: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
                         "clean": clean.mean(),
                     }
                 )
-    return with_wins(found)
+    return with_verdicts(with_wins(found))
 
 
 def is_gsat(name: Any) -> bool:

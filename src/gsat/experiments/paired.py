@@ -40,6 +40,18 @@ def with_wins(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return frame.assign(beats=(holm(frame["p"].to_numpy()) < 1 - LEVEL) & (frame["difference"] > 0))
 
 
+def with_verdicts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table of `with_wins` with `verdict`: "better" or "worse" at 5 % over all its rows (Holm), else "level".
+
+    Level are rows whose difference may be chance, which does not say that there is none; one seed has no verdict.
+    """
+    if frame.empty:
+        return frame
+    corrected, ahead = holm(frame["p"].to_numpy()), frame["difference"].to_numpy() > 0
+    told = np.where(corrected < 1 - LEVEL, np.where(ahead, "better", "worse"), "level")
+    return frame.assign(verdict=np.where(np.isnan(corrected), "", told))
+
+
 def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Holm's corrected p-values: the k-th smallest of m times m − k + 1, not below the one before; NaN stays NaN."""
     corrected = np.full(len(p), np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,15 +42,20 @@ class Sweep:
         return parse_attack(f"{self.attack}{count}@{eps!r}", unit, steps=steps, feature_groups=groups)
 
 
+def by_name(attack: str, eps: float, unit: float, steps: int) -> Attack:
+    """An attack "name:count" of that eps, a fraction of `unit`."""
+    return parse_attack(f"{attack}@{eps!r}", unit, steps=steps)
+
+
 def by_eps(attack: str, scale: Scale, arena: Arena) -> list[Sweep]:
     """An attack over its norm."""
-    sizes = scale.pick([arena.shrunk * eps for eps in EPS])
+    sizes = _some([arena.shrunk * eps for eps in EPS], scale, arena)
     return [Sweep(attack, attack, sizes, reference=_middle(sizes))]
 
 
 def by_columns(scale: Scale, arena: Arena) -> list[Sweep]:
     """The group-sparse attack over the number of columns, and of blocks where there are any."""
-    counts = scale.pick(COLUMNS)
+    counts = _some(COLUMNS, scale, arena)
     kinds = [("group-sparse", False)] + ([(f"group-sparse, {arena.blocks}", True)] if arena.blocks else [])
     return [
         Sweep(name, "group-sparse", counts, reference=_middle(counts), eps=eps, blocks=blocks)
@@ -60,14 +66,25 @@ def by_columns(scale: Scale, arena: Arena) -> list[Sweep]:
 
 def by_rank(scale: Scale, arena: Arena) -> list[Sweep]:
     """The low-rank attack over the rank."""
-    ranks = scale.pick(RANKS)
+    ranks = _some(RANKS, scale, arena)
     return [Sweep("low-rank", "low-rank", ranks, reference=_middle(ranks), eps=eps) for eps in _sizes(scale, arena)]
 
 
 def _sizes(scale: Scale, arena: Arena) -> tuple[float, ...]:
-    """The eps of attacks that are counted; a narrow AlexNet takes long on two cores and gets the first alone."""
-    is_long = arena.plan.model == "alexnet" and scale.name in ("quick", "cpu")
-    return arena.counts[:1] if is_long else arena.counts
+    """The eps of attacks that are counted; where attacks take long the first alone."""
+    return arena.counts[:1] if _takes_long(scale, arena) else arena.counts
+
+
+def _some(values: Sequence[float], scale: Scale, arena: Arena) -> tuple[float, ...]:
+    """The strengths of the scale; where attacks take long the first, the reference and the last of them."""
+    chosen = scale.pick(values)
+    few = (chosen[0], _middle(chosen), chosen[-1])
+    return tuple(dict.fromkeys(few)) if _takes_long(scale, arena) else chosen
+
+
+def _takes_long(scale: Scale, arena: Arena) -> bool:
+    """Whether this is the AlexNet on two cores."""
+    return arena.plan.model == "alexnet" and scale.name in ("quick", "cpu")
 
 
 def _middle(strengths: tuple[float, ...]) -> float:

@@ -75,9 +75,9 @@ def _reason(metrics: Metrics) -> str:
 def _where(metrics: Metrics, test: Judged) -> str:
     n = counted(test.n, "sample")
     if batches := metrics.held_out:
-        kept = "a batch" if len(batches) == 1 else "batches"
-        many = listed(batches, "batches")
-        return f"On the {n} of {many}, {kept} that no training sample comes from, it is right in"
+        kept = "batch " if len(batches) == 1 else "batches " if len(batches) <= NAMED else ""
+        many = f"{kept}{listed(batches, 'batches')}"
+        return f"On the {n} of {many}, from which no training sample comes, it is right in"
     if metrics.kind == "random samples":
         same = ", from the same batches as the training samples," if metrics.has_batches else ""
         return f"On {n} that were kept aside at random{same} it is right in"

@@ -20,10 +20,10 @@ class FromAdversary(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def cut(name: str, wanted: int, there: int) -> int:
-    """`wanted`, a whole number of at least 1, or all that are there where it is more, with a warning."""
+def cut(name: str, wanted: int, there: int, *, taken: bool = True) -> int:
+    """`wanted`, a whole number of at least 1, or all that are there where it is more, with a warning if it is taken."""
     if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
         raise ValueError(f"{name} must be a whole number >= 1, got {wanted!r}")
-    if wanted > there:
+    if wanted > there and taken:
         warnings.warn(f"{name} = {wanted} is more than there are ({there}); all are taken", UserWarning, stacklevel=3)
     return min(int(wanted), there)

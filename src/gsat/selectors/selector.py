@@ -127,7 +127,7 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
                 raise ValueError(f"feature_groups must have one entry per feature ({d}), got {len(labels)}")
             blocks = block_numbers(labels).numpy()
         n_blocks = int(blocks.max()) + 1
-        k = cut("k", self.k, n_blocks)
+        k = cut("k", self.k, n_blocks, taken=self.fdr is None)  # with fdr, what the rounds are meant for
         columns = blocks
         if self.fdr is not None:  # the adversary is offered a knockoff of each feature too
             X, columns = _beside_knockoffs(X, blocks, int(rng.randint(2**31 - 1)))

@@ -57,6 +57,7 @@ class Run:
     control: Control = field(default_factory=lambda: Control(None))
     folder: Path | None = None
     log_every: int = 1
+    run: int = 1  # samples of a group that follow each other
     team: Team = field(default_factory=Team)
     t: int = 0
     averaged: dict[str, Tensor] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class Run:
 
     def group(self) -> tuple[Tensor, Tensor, Any]:
         """A group drawn uniformly without replacement: x (m, *features), y (m,) and the batches (m,), if any."""
-        rows = draw(len(self.X), self.group_size, self.generator)
+        rows = draw(len(self.X), self.group_size, self.generator, self.run)
         x, y = take(self.X, rows).to(self.like), take_labels(self.y, rows).to(self.like.device)
         return x, y, take_ids(self.batch, rows)
 
@@ -142,6 +143,7 @@ class Run:
             "optimizer": type(self.optimizer).__name__,
             "target": self.control.target,
             "ema": self.ema,
+            **({} if self.run == 1 else {"run": self.run}),
             **self.team.describe(samples),
         }
 

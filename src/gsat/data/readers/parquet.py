@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from gsat.data.asked import now
 from gsat.data.readers.apart import read_apart
 from gsat.data.readers.columns import annotation, by_id, checked, column
+from gsat.data.rows import StoredRows
 from gsat.data.rules import needs
+from gsat.data.stores import DenseStore, Opened
 from gsat.data.table import Table
 
 
@@ -21,7 +23,7 @@ def read_parquet(path: Path, *, label: str | None = None, batch: str | None = No
     """
     needs("pyarrow", "pyarrow", ".parquet")
     wanted = {option: name for option, name in (("ids", ids), ("label", label), ("batch", batch)) if name is not None}
-    stored = read_apart(path, "Parquet", columns=wanted, asked=now().describe())
+    stored = read_apart(path, "Parquet", columns=wanted, asked=now().describe(), stream=now().stream)
     found: dict[str, NDArray[Any]] = {}
     row = by_id(None)
     for option, name in stored["special"].items():
@@ -30,9 +32,16 @@ def read_parquet(path: Path, *, label: str | None = None, batch: str | None = No
     return checked(
         path,
         row,
-        X=stored["X"],
+        X=stored["X"] if "X" in stored else _rows(stored),
         y=found.get("label"),
         batch=found.get("batch"),
         feature_names=tuple(stored["feature_names"]),
         sample_ids=tuple(found["ids"].tolist()) if "ids" in found else None,
     )
+
+
+def _rows(stored: dict[str, Any]) -> StoredRows:
+    """The rows that stay on disk."""
+    n, d = stored["stored"]["shape"]
+    found = StoredRows(DenseStore(Opened(Path(stored["stored"]["path"]), "X"), (n, d)))
+    return found if len(stored["taken"]) == d else found.with_columns(stored["taken"])

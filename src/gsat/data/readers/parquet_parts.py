@@ -10,15 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.asked import Asked
-from gsat.data.memory import fits
+from gsat.data.memory import fits, stays_on_disk
+from gsat.data.readers.turned import is_fresh, place_of, rows_of
 from gsat.data.rules import NAME_IT, among, brief, distinct, extra
 
 BLOCK = 2**22  # numbers in a block of rows
 Parts = Iterator[tuple[str, Any]]
 
 
-def parts(path: Path, *, columns: dict[str, str], asked: dict[str, Any], prepared: Callable[[], None]) -> Parts:
-    """The columns by option, the names of the features, the shape of the matrix and its blocks of rows."""
+def parts(
+    path: Path,
+    *,
+    columns: dict[str, str],
+    asked: dict[str, Any],
+    stream: bool | None,
+    prepared: Callable[[], None],
+) -> Parts:
+    """The columns by option, the names of the features, the shape of the matrix and its blocks of rows.
+
+    Where samples stay on disk, where they are takes the place of shape and blocks (`_beside`).
+    """
     parquet = extra("pyarrow.parquet", "pyarrow", ".parquet")
     arrow = extra("pyarrow", "pyarrow", ".parquet")
     prepared()
@@ -42,18 +53,55 @@ def parts(path: Path, *, columns: dict[str, str], asked: dict[str, Any], prepare
             features = [each for each in features if each in known or _is_number(schema.field(each).type, arrow.types)]
         for name in features:
             _check_numbers(path, file, schema.field(name), arrow.types)
-        fits(path, f"features ({n_rows}, {len(features)}) as float32", 4 * n_rows * len(features))
         yield "special", special
         yield "feature_names", features
+        if n_rows and features and stays_on_disk((n_rows, len(features)), stream):
+            numbers = [field.name for field in schema if _is_number(field.type, arrow.types)]
+            yield from _beside(path, file, features, numbers)
+            return
+        fits(path, f"features ({n_rows}, {len(features)}) as float32", 4 * n_rows * len(features))
         yield "shape", [n_rows, len(features)]
-        rows = max(BLOCK // max(len(features), 1), 1)
-        for batch in file.iter_batches(rows, columns=features, use_threads=False) if features else ():
-            block = np.empty((batch.num_rows, len(features)), np.float32)
-            for j, values in enumerate(batch.columns):
-                block[:, j] = _numbers(values)
+        for block in _blocks(file, features):
             yield "X", block
         if not features:
             yield "X", np.empty((n_rows, 0), np.float32)
+
+
+def _blocks(file: Any, names: list[str]) -> Iterator[NDArray[np.float32]]:
+    """The columns of these names, a block of rows at a time."""
+    rows = max(BLOCK // max(len(names), 1), 1)
+    for batch in file.iter_batches(rows, columns=names, use_threads=False) if names else ():
+        block = np.empty((batch.num_rows, len(names)), np.float32)
+        for j, values in enumerate(batch.columns):
+            block[:, j] = _numbers(values)
+        yield block
+
+
+def _beside(path: Path, file: Any, features: list[str], numbers: list[str]) -> Parts:
+    """Where all columns of numbers are by rows, in a file that is written where there is none; which are features."""
+    h5py = extra("h5py", "anndata", ".parquet files larger than memory")
+    place = place_of(path, "X")
+    if not is_fresh(path, place, h5py):
+        yield "told", f"{path} has its numbers by columns; they are written by rows to {place}, once"
+        with rows_of(path, place, h5py) as made:
+            rows = made.create_dataset("X", (file.metadata.num_rows, len(numbers)), np.float32)
+            begin = 0
+            for block in _blocks(file, numbers):
+                rows[begin : begin + len(block)] = block
+                begin += len(block)
+                yield "alive", None
+    with h5py.File(place, "r") as made:
+        link, rows = made.get("X", getlink=True), made.get("X")
+        if (
+            not (isinstance(link, h5py.HardLink) and isinstance(rows, h5py.Dataset))
+            or rows.dtype != np.float32
+            or rows.shape != (file.metadata.num_rows, len(numbers))
+            or rows.external
+            or rows.is_virtual
+        ):
+            raise ValueError(f"{place} must hold the rows of {path.name}; remove it, and it is written anew")
+    yield "stored", {"path": str(place), "shape": [file.metadata.num_rows, len(numbers)]}
+    yield "taken", [numbers.index(name) for name in features]
 
 
 def _is_number(kind: Any, types: Any) -> bool:

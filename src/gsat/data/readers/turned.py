@@ -1,8 +1,9 @@
-"""Matrices that are stored by columns, turned once into rows: a file beside the source, made in bounded memory."""
+"""Matrices that are stored by columns, written once by rows: a file beside the source, made in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
         return False  # missing, damaged, or another file
 
 
+@contextmanager
+def rows_of(path: Path, place: Path, h5py: Any) -> Iterator[Any]:
+    """A block that fills the HDF5 file at `place` with rows of the file at `path`; it is there whole or not at all."""
+    state = _state(path)
+    remove_dead_drafts(place.parent, place.name)
+    with whole_file(place) as draft, h5py.File(draft, "w") as file:
+        yield file
+        file.attrs["source"] = state
+        if _state(path) != state:
+            raise ValueError(f"{path} must stay as it is while its rows are written, but it changed; open it again")
+
+
 def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any) -> Parts:
     """Write the CSR matrix of a CSC one, the group `found`, to `place`, whole or not at all.
 
@@ -39,7 +52,6 @@ def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any)
     """
     from scipy.sparse import csc_array
 
-    state = _state(path)
     data, indices, ends = found["data"], found["indices"], found["indptr"][...].astype(np.int64)
     n, d = shape
     counts = np.zeros(n, np.int64)
@@ -50,8 +62,7 @@ def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any)
         counts += np.bincount(rows, minlength=n)
         yield "alive", None
     begins = np.append(0, np.cumsum(counts))
-    remove_dead_drafts(place.parent, place.name)
-    with whole_file(place) as draft, h5py.File(draft, "w") as file:
+    with rows_of(path, place, h5py) as file:
         made = file.create_group("X")
         made.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
         made["indptr"] = begins
@@ -79,9 +90,6 @@ def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any)
             values[begins[first] : begins[last]] = block.data
             columns[begins[first] : begins[last]] = block.indices
             first = last
-        file.attrs["source"] = state
-        if _state(path) != state:
-            raise ValueError(f"{path} must stay as it is while its rows are made, but it changed; open it again")
 
 
 def _parts(n: int) -> Iterator[slice]:
