@@ -293,16 +293,17 @@ def test_rescaled_data_have_models_of_their_own(small, tmp_path):
 
 def test_the_ranking_that_is_best_is_named():
     rows = [
-        {"label": "continent", "seed": seed, "method": method, "k": k, "accuracy": at + 0.01 * seed}
+        {"label": "continent", "counted": "SNPs", "seed": seed, "method": method, "k": k, "accuracy": at + 0.01 * seed}
         for seed in (0, 1)
         for method, k, at in (
             ("all", 0, 0.97), ("GroupSparseSelector", 5, 0.7), ("GroupSparseSelector", 100, 0.9), ("LASSO", 5, 0.6),
-            ("LASSO", 100, 0.88),
+            ("LASSO", 100, 0.88), ("LASSO, its own number", 14, 0.8),
         )
     ]  # fmt: skip
     outcome = feature_selection.finish(pd.DataFrame(rows), QUICK)
     assert outcome.headline == (
-        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5 (all SNPs 97.5); GSAT's mean difference over k: +6.0 to LASSO"
+        "continent, 100 SNPs: GSAT 90.5, LASSO 88.5, LASSO with its own 14 80.5 (all 97.5); "
+        "GSAT's mean difference over k: +6.0 to LASSO"
     )
     gaps = outcome.tables["differences"].set_index("case")
     assert gaps.loc["continent, 5 SNPs", "difference"] == pytest.approx(10)
