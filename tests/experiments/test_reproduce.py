@@ -1,6 +1,7 @@
 """Experiments in pieces, sizes by both rules, and the command that runs them."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -260,6 +261,9 @@ def test_a_figure_from_the_command_line(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr("gsat.experiments.curves._Fight", None)  # nothing is trained or attacked again
     again = invoke(*command)
     assert again.exit_code == 0, again.output
+    whole, done = map(int, re.search(r"about (\d+) minutes .*, (\d+) of them done", again.output).groups())
+    assert whole == done
+    assert "0 of them done" in first.output
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     other = invoke("low-rank", "--quick", "--seeds", 2, "--out", tmp_path, "--data-dir", data_dir)
     assert other.exit_code == 2

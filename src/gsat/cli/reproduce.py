@@ -18,7 +18,7 @@ from gsat.cli.app import app, at_least_one, fail, user_errors
 from gsat.cli.report import write_report
 
 if TYPE_CHECKING:
-    from gsat.experiments.plan import Experiment, Order
+    from gsat.experiments.plan import Experiment, Order, Place
 
 ALL = "all"
 
@@ -81,8 +81,8 @@ def reproduce(
 
     from gsat.experiments import setting
     from gsat.experiments.own_data import own_data
-    from gsat.experiments.plan import Order
-    from gsat.experiments.runner import alone_in
+    from gsat.experiments.plan import Order, Place
+    from gsat.experiments.runner import WORK, alone_in
     from gsat.experiments.runner import reproduce as run
 
     size = setting.SCALES[scale]
@@ -99,7 +99,8 @@ def reproduce(
         if not as_json:
             for name in dict.fromkeys(name for experiment in order.experiments for name in order.own(experiment)):
                 typer.echo(f"{name} in {data_dir} is used in place of what stands in for it", err=True)
-            typer.echo(f"about {_minutes(order, order.experiments)} minutes of one core from the beginning", err=True)
+            whole, done = (_minutes(order, order.experiments, place) for place in (None, Place(out / WORK)))
+            typer.echo(f"about {whole} minutes of one core from the beginning, {done} of them done", err=True)
         outcomes = run(
             order,
             data_dir=data_dir,
@@ -158,9 +159,11 @@ def _tasks(text: str) -> tuple[str, ...]:
     return tuple(task.name for task in chosen_tasks(tuple(name.strip() for name in text.split(","))))
 
 
-def _minutes(order: Order, experiments: Sequence[Experiment]) -> int:
+def _minutes(order: Order, experiments: Sequence[Experiment], place: Place | None = None) -> int:
+    """The minutes of all pieces, or of those that are done in a place."""
     pieces = {piece.key: piece for experiment in experiments for piece in order.pieces(experiment)}
-    return round(sum(piece.effort for piece in pieces.values()) / 60)
+    counted = [piece for piece in pieces.values() if place is None or piece.done(place)]
+    return round(sum(piece.effort for piece in counted) / 60)
 
 
 def _list(order: Order, as_json: bool) -> None:
