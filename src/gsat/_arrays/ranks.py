@@ -160,7 +160,8 @@ def joined() -> Iterator[Ranks]:
     if Ranks.of().alone:
         yield ALONE
         return
-    ranks = Ranks.of(dist.new_group())
+    with _told():  # another rank may be gone before all connections are made
+        ranks = Ranks.of(dist.new_group())
     try:
         yield ranks
     finally:
