@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gsat._files import remove_dead_drafts, whole_file
+from gsat._files import free_lock, remove_dead_drafts, whole_file
 from gsat.data.memory import allowed
 
 SCANNED = 2**21  # stored numbers that are looked at together
 LEAST, MOST = 2**16, 2**24  # stored numbers that are sorted together, at 32 bytes each; every round reads all of them
 ROOM = 64  # bytes of free memory for each
+WAIT = 0.1  # seconds between two looks at what another process writes
 Parts = Iterator[tuple[str, Any]]
 
 
@@ -30,6 +32,28 @@ def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
             return [int(each) for each in file.attrs["source"]] == _state(path)
     except (OSError, KeyError, TypeError, ValueError):
         return False  # missing, damaged, or another file
+
+
+def once(path: Path, place: Path, h5py: Any, told: str, write: Callable[[], Parts]) -> Parts:
+    """Let `write` make the rows at `place` of the file at `path`, unless they are there; what is done is `told` before.
+
+    Of several processes that ask for the same rows one writes them, and the others wait, also for one that fails: then
+    the next writes.
+    """
+    held = place.with_name(f"{place.name}.lock")
+    while not is_fresh(path, place, h5py):
+        lock = free_lock(held)
+        if lock is None:
+            yield "alive", None
+            time.sleep(WAIT)
+            continue
+        try:
+            if not is_fresh(path, place, h5py):  # of the one that had the lock before
+                yield "told", told
+                yield from write()
+        finally:
+            held.unlink(missing_ok=True)
+            lock.release()
 
 
 @contextmanager
