@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gsat.data.asked import Asked
 from gsat.data.memory import fits, stays_on_disk
-from gsat.data.readers.turned import once, place_of, rows_of
+from gsat.data.readers.turned import checked_rows, once, place_of, rows_of
 from gsat.data.rules import NAME_IT, among, brief, distinct, extra
 
 BLOCK = 2**22  # numbers in a block of rows
@@ -84,15 +84,7 @@ def _beside(path: Path, file: Any, features: list[str], numbers: list[str]) -> P
     told = f"{path} has its numbers by columns; they are written by rows to {place}, once"
     yield from once(path, place, h5py, told, lambda: _write(path, place, file, numbers, h5py))
     with h5py.File(place, "r") as made:
-        link, rows = made.get("X", getlink=True), made.get("X")
-        if (
-            not (isinstance(link, h5py.HardLink) and isinstance(rows, h5py.Dataset))
-            or rows.dtype != np.float32
-            or rows.shape != (file.metadata.num_rows, len(numbers))
-            or rows.external
-            or rows.is_virtual
-        ):
-            raise ValueError(f"{place} must hold the rows of {path.name}; remove it, and it is written anew")
+        checked_rows(path, place, made, "X", (file.metadata.num_rows, len(numbers)), np.float32, h5py)
     yield "stored", {"path": str(place), "shape": [file.metadata.num_rows, len(numbers)]}
     yield "taken", [numbers.index(name) for name in features]
 

@@ -68,6 +68,20 @@ def rows_of(path: Path, place: Path, h5py: Any) -> Iterator[Any]:
             raise ValueError(f"{path} must stay as it is while its rows are written, but it changed; open it again")
 
 
+def checked_rows(path: Path, place: Path, file: Any, name: str, shape: tuple[int, int], dtype: Any, h5py: Any) -> Any:
+    """The data set of that name and form of a file of rows, which must hold it itself."""
+    link, found = file.get(name, getlink=True), file.get(name)
+    if (
+        not (isinstance(link, h5py.HardLink) and isinstance(found, h5py.Dataset))
+        or found.dtype != dtype
+        or found.shape != shape
+        or found.external
+        or found.is_virtual
+    ):
+        raise ValueError(f"{place} must hold the rows of {path.name}; remove it, and it is written anew")
+    return found
+
+
 def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any) -> Parts:
     """Write the CSR matrix of a CSC one, the group `found`, to `place`, whole or not at all.
 
