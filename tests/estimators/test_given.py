@@ -47,5 +47,5 @@ def test_every_group_is_drawn_from_indices_of_one_type(mixed, monkeypatch):
         "__getitem__",
         lambda self, rows: (seen.add((self.X.indices.dtype, self.X.indptr.dtype)), some(self, rows))[1],
     )
-    gsat.GSATClassifier(n_outer=2, n_inner=2, group_size=10).fit(make(np.int32, np.int64), y)
+    gsat.ERMClassifier(n_outer=2, group_size=10).fit(make(np.int32, np.int64), y)
     assert seen == {(np.dtype(np.int32), np.dtype(np.int32))}
