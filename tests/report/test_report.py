@@ -268,6 +268,21 @@ def test_several_results_become_one_page(tmp_path):
     assert re.findall(r"<h2>([^<]+)</h2>", page.html) == headings[::-1]
 
 
+@pytest.mark.parametrize(
+    ("more", "title"),
+    [
+        ({}, "GSAT low-rank on digits"),
+        ({"combine": "best", "choice": [{}]}, "GSAT low-rank on digits"),
+        ({"combine": "average", "choice": [{}, {}, {}]}, "The average of 3 models on digits"),
+        ({"combine": "average", "choice": "abc"}, "GSAT low-rank on digits"),
+    ],
+)
+def test_a_run_is_called_by_what_it_trained(tmp_path, more, title):
+    write_json(tmp_path / "config.json", {"data": "digits", "defence": "low-rank", **more})
+    (tmp_path / "log.jsonl").write_text('{"t": 0, "loss": 1.0}\n')
+    assert f"<title>{title}</title>" in build(tmp_path)
+
+
 def test_a_run_shows_all_its_attacks(tmp_path):
     write_json(tmp_path / "config.json", {"data": "digits", "defence": "low-rank"})
     row = {"attack": "pgd", "strength": 0.5, "eps": 0.5, "accuracy": 0.4, "n": 100}

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +46,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings():
+            with _told_to_end(), warnings.catch_warnings():
                 warnings.showwarning = _say_warning
                 warnings.simplefilter("ignore", FutureWarning)  # for those who write programs
                 command(*args, **kwargs)
@@ -60,6 +62,23 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(130) from None
 
     return guarded
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """SIGTERM unwinds the command as an error does, so that the workers it has started end with it."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def processes() -> int:

@@ -50,14 +50,22 @@ def heading(result: Result) -> str:
     if config.get("title"):
         return str(config["title"])
     if result.metrics is not None:
-        return f"{names.title(result.metrics.defence, result.names)} on {result.metrics.name}"
+        return f"{_method(result, result.metrics.defence)} on {result.metrics.name}"
     if "data" not in config and result.diagnosis is not None:
         return difference.title(result.diagnosis)
     if "data" in config and "defences" in config:
         return f"Defences on {_name(config['data'])}" + (f", {config['rule']} sizes" if config.get("rule") else "")
     if "data" in config and "defence" in config:
-        return f"{names.title(str(config['defence']), result.names)} on {_name(config['data'])}"
+        return f"{_method(result, str(config['defence']))} on {_name(config['data'])}"
     return result.name
+
+
+def _method(result: Result, defence: str) -> str:
+    """The defence in words; where candidates are averaged, that they are: config.json has the best one's defence."""
+    members = result.config.get("choice")
+    if result.config.get("combine") == "average" and isinstance(members, list) and len(members) > 1:
+        return f"The average of {len(members)} models"
+    return names.title(defence, result.names)
 
 
 def _name(data: Any) -> str:
