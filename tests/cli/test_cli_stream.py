@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 from test_cli import run
+from test_cli_files import genotypes
 
 from stored import write_cells, write_kind
 
@@ -87,6 +88,21 @@ def test_other_files_give_the_same_model_too(tmp_path, kind):
         run("predict", out, path, "--out", out / "new.csv", stream)
         weights = load_file(next((out / "model").glob("*.safetensors")))
         found.append([weights, pd.read_csv(out / "new.csv"), json.loads((out / "trained_on.json").read_text())])
+    alike(*found)
+
+
+@pytest.mark.filterwarnings("default:.* written by rows to")
+def test_genotypes_give_the_same_model_and_predictions(tmp_path):
+    genotypes(tmp_path / "a.bed", 0)
+    genotypes(tmp_path / "b.bed", 1, other_allele=True)
+    known, found = ("--label", "continent", "--pheno"), []
+    for stream in STREAMS:
+        out = tmp_path / stream
+        more = ("--one-hot", "--defence", "group-sparse", *SMALL, "--n-outer", "4", "--out", out, stream)
+        run("train", tmp_path / "a.bed", *known, tmp_path / "a.tsv", *more)
+        said = run("predict", out, tmp_path / "b.bed", *known, tmp_path / "b.tsv", "--out", out / "new.csv", stream)
+        assert "12 SNPs count the other allele" in said.output
+        found.append([load_file(next((out / "model").glob("*.safetensors"))), pd.read_csv(out / "new.csv")])
     alike(*found)
 
 

@@ -11,12 +11,13 @@ from gsat._files.drafts import (
     whole_folder,
     write_durably,
 )
-from gsat._files.locks import LOCK, is_ours, locked
+from gsat._files.locks import LOCK, free_lock, is_ours, locked
 
 __all__ = [
     "LARGEST",
     "LOCK",
     "append_line",
+    "free_lock",
     "is_ours",
     "locked",
     "parse_json",

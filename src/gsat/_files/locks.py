@@ -46,18 +46,29 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _acquired(folder: Path) -> BaseFileLock:
+def free_lock(file: Path) -> BaseFileLock | None:
+    """The lock that the file stands for, taken; None where another process or thread has it.
+
+    Who releases it may remove the file before: that is what is looked for here.
+    """
     while True:
-        lock = FileLock(folder / LOCK)
+        lock = FileLock(file)
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise BlockingIOError(
-                f"{folder} is being written by {_holder(folder)}; wait until it has ended, or take another folder"
-            ) from None
-        if (folder / LOCK).exists():
+            return None
+        if file.exists():
             return lock
         lock.release()  # the one before removed the file that we had opened, and the next would make another
+
+
+def _acquired(folder: Path) -> BaseFileLock:
+    lock = free_lock(folder / LOCK)
+    if lock is None:
+        raise BlockingIOError(
+            f"{folder} is being written by {_holder(folder)}; wait until it has ended, or take another folder"
+        )
+    return lock
 
 
 def _holder(folder: Path) -> str:

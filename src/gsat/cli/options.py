@@ -86,8 +86,8 @@ MaxMemory = Annotated[
 Stream = Annotated[
     bool | None,
     typer.Option(
-        help="Leave the samples on disk and read rows when they are needed (.h5ad, .npz, .parquet); default: where "
-        "they take more than half of the free memory."
+        help="Leave the samples on disk and read rows when they are needed (.h5ad, .npz, .parquet, .bed); default: "
+        "where they take more than half of the free memory."
     ),
 ]
 

@@ -29,7 +29,7 @@ REMEDIES = {  # by the ending of what is not read
     ".zarr": '; write it as .h5ad: anndata.read_zarr(path).write_h5ad("cells.h5ad")',
     ".npy": "; numpy.savez(file, X=X, y=y) makes an .npz file of it",
 }
-STREAMING = (".h5ad", ".npz", ".parquet")  # files whose rows can be read a few at a time
+STREAMING = (".h5ad", ".npz", ".parquet", ".bed")  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -182,8 +182,8 @@ def load(
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
         announces more is refused before anything is allocated, unless its samples stay in it.
     stream
-        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .npz and .parquet files
-        (docs/guide/large.md). None: where they take more than half of what is free.
+        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .npz, .parquet and .bed
+        files (docs/guide/large.md). None: where they take more than half of what is free.
 
     Returns
     -------

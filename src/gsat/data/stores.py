@@ -131,15 +131,17 @@ class DenseStore:
         Gives what is indexed by slices of rows: a data set of an HDF5 file, or itself.
     shape
         Of the matrix.
+    dtype
+        Of the rows that are read; samples are float32.
     """
 
-    def __init__(self, opened: Opened | Raw, shape: tuple[int, int]) -> None:
-        self.opened, self.shape, self.path = opened, shape, opened.path
+    def __init__(self, opened: Opened | Raw, shape: tuple[int, int], dtype: Any = np.float32) -> None:
+        self.opened, self.shape, self.path, self.dtype = opened, shape, opened.path, np.dtype(dtype)
 
-    def read(self, rows: Index) -> NDArray[np.float32]:
+    def read(self, rows: Index) -> NDArray[Any]:
         """These rows; those that lie close to each other are read together."""
         matrix, d = self.opened(), self.shape[1]
-        values = np.empty((len(rows), d), np.float32)
+        values = np.empty((len(rows), d), self.dtype)
         for first, last in _runs(rows * d, (rows + 1) * d):
             some = matrix[int(rows[first]) : int(rows[last - 1]) + 1]
             with np.errstate(over="ignore"):

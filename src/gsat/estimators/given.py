@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import validate_data
 
@@ -37,7 +38,7 @@ def labelled(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -> 
     if not isinstance(X, StoredRows):
         X, y = validate_data(estimator, X, y, reset=reset, **CHECKS, **options)
         _checks.fits_float32("X", X)
-        return X, y
+        return _indexed_alike(X), y
     _, y = check_X_y(np.zeros((len(X), 1), np.float32), y, **options)
     if reset:
         estimator.n_features_in_ = X.shape[1]
@@ -70,7 +71,19 @@ def unlabelled(estimator: Any, X: Any) -> Any:
         return X
     X = validate_data(estimator, X, reset=False, **CHECKS)
     _checks.fits_float32("X", X)
-    return X
+    return _indexed_alike(X)
+
+
+def _indexed_alike(X: Any) -> Any:
+    """A sparse X with `indptr` of the dtype of `indices`; else scipy copies both whenever it is asked for a few rows.
+
+    anndata reads `indptr` of a file as int64. Where the number of entries allows it, nothing but `indptr` is copied.
+    """
+    if not sparse.issparse(X) or X.indptr.dtype == X.indices.dtype:
+        return X
+    kind = X.indices.dtype if X.nnz <= np.iinfo(X.indices.dtype).max else X.indptr.dtype
+    indices, indptr = X.indices.astype(kind, copy=False), X.indptr.astype(kind, copy=False)
+    return type(X)((X.data, indices, indptr), shape=X.shape)
 
 
 def _check_features(estimator: Any, X: StoredRows) -> None:

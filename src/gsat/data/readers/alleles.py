@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gsat.data.rows import Index, Store, StoredRows
 from gsat.data.table import Table
 
 
@@ -33,16 +35,45 @@ def counted_alike(table: Table, bed: Path, wanted: Collection[str]) -> tuple[Tab
             for snp, (first, second) in zip(snps, alleles, strict=True)
         ]
     )
-    X = table.X
-    if flipped.any():
-        X = X.copy()
-        if table.feature_groups is None:
-            X[:, flipped] = 2 - X[:, flipped]
-        else:
-            blocks = X.reshape(len(X), -1, 3)  # a view
-            blocks[:, flipped] = blocks[:, flipped, ::-1]
+    X, one_hot = table.X, table.feature_groups is not None
+    if flipped.any() and isinstance(X, StoredRows):
+        X = StoredRows(OtherAllele(X.store, flipped, one_hot), X.rows, X.columns, X.feature_names)
+    elif flipped.any():
+        X = _turned(X.copy(), flipped, one_hot)
     counted = [pair[int(other)] for pair, other in zip(alleles, flipped, strict=True)]
     return replace(table, X=X, feature_names=_named(table, counted)), int(flipped.sum())
+
+
+class OtherAllele:
+    """Genotypes of a store, of which some SNPs count the other allele.
+
+    Parameters
+    ----------
+    store
+        Of all SNPs.
+    flipped
+        One for each SNP.
+    one_hot
+        Whether a SNP has three columns.
+    """
+
+    def __init__(self, store: Store, flipped: NDArray[np.bool_], one_hot: bool) -> None:
+        self.store, self.flipped, self.one_hot = store, flipped, one_hot
+        self.shape, self.path = store.shape, store.path
+
+    def read(self, rows: Index) -> NDArray[np.float32]:
+        """These rows."""
+        return _turned(self.store.read(rows), self.flipped, self.one_hot)
+
+
+def _turned(X: NDArray[np.float32], flipped: NDArray[np.bool_], one_hot: bool) -> NDArray[np.float32]:
+    """The genotypes, changed in place, that count the other allele of some SNPs."""
+    if one_hot:
+        blocks = X.reshape(len(X), len(flipped), 3)  # a view
+        blocks[:, flipped] = blocks[:, flipped, ::-1]
+    else:
+        X[:, flipped] = 2 - X[:, flipped]
+    return X
 
 
 def _snps(table: Table) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.memory import fits, stays_on_disk
-from gsat.data.readers.turned import SCANNED, is_fresh, place_of, turn
+from gsat.data.readers.turned import SCANNED, once, place_of, turn
 from gsat.data.rows import odd_numbers
 from gsat.data.rules import among, extra, listed
 
@@ -248,9 +248,8 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
 def _turned(path: Path, name: str, found: Any, named: tuple[int, int], h5py: Any) -> Parts:
     """As `_stored`, of the rows of a CSC matrix in a file beside this one, which is made where there is none."""
     place = place_of(path, found.name)
-    if not is_fresh(path, place, h5py):
-        yield "told", f"{path} has {name} by columns (CSC); it is written by rows to {place}, once"
-        yield from turn(path, place, found, named, h5py)
+    told = f"{path} has {name} by columns (CSC); it is written by rows to {place}, once"
+    yield from once(path, place, h5py, told, lambda: turn(path, place, found, named, h5py))
     with h5py.File(place, "r") as file:
         for part, value in _sparse(place, name, _item(place, file, "X", h5py), named, True, h5py):
             yield part, {**value, "path": str(place)} if part == "stored" else value

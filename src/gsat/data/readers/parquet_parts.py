@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gsat.data.asked import Asked
 from gsat.data.memory import fits, stays_on_disk
-from gsat.data.readers.turned import is_fresh, place_of, rows_of
+from gsat.data.readers.turned import checked_rows, once, place_of, rows_of
 from gsat.data.rules import NAME_IT, among, brief, distinct, extra
 
 BLOCK = 2**22  # numbers in a block of rows
@@ -81,27 +81,23 @@ def _beside(path: Path, file: Any, features: list[str], numbers: list[str]) -> P
     """Where all columns of numbers are by rows, in a file that is written where there is none; which are features."""
     h5py = extra("h5py", "anndata", ".parquet files larger than memory")
     place = place_of(path, "X")
-    if not is_fresh(path, place, h5py):
-        yield "told", f"{path} has its numbers by columns; they are written by rows to {place}, once"
-        with rows_of(path, place, h5py) as made:
-            rows = made.create_dataset("X", (file.metadata.num_rows, len(numbers)), np.float32)
-            begin = 0
-            for block in _blocks(file, numbers):
-                rows[begin : begin + len(block)] = block
-                begin += len(block)
-                yield "alive", None
+    told = f"{path} has its numbers by columns; they are written by rows to {place}, once"
+    yield from once(path, place, h5py, told, lambda: _write(path, place, file, numbers, h5py))
     with h5py.File(place, "r") as made:
-        link, rows = made.get("X", getlink=True), made.get("X")
-        if (
-            not (isinstance(link, h5py.HardLink) and isinstance(rows, h5py.Dataset))
-            or rows.dtype != np.float32
-            or rows.shape != (file.metadata.num_rows, len(numbers))
-            or rows.external
-            or rows.is_virtual
-        ):
-            raise ValueError(f"{place} must hold the rows of {path.name}; remove it, and it is written anew")
+        checked_rows(path, place, made, "X", (file.metadata.num_rows, len(numbers)), np.float32, h5py)
     yield "stored", {"path": str(place), "shape": [file.metadata.num_rows, len(numbers)]}
     yield "taken", [numbers.index(name) for name in features]
+
+
+def _write(path: Path, place: Path, file: Any, numbers: list[str], h5py: Any) -> Parts:
+    """Write the columns of numbers by rows to `place`, whole or not at all."""
+    with rows_of(path, place, h5py) as made:
+        rows = made.create_dataset("X", (file.metadata.num_rows, len(numbers)), np.float32)
+        begin = 0
+        for block in _blocks(file, numbers):
+            rows[begin : begin + len(block)] = block
+            begin += len(block)
+            yield "alive", None
 
 
 def _is_number(kind: Any, types: Any) -> bool:

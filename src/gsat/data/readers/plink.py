@@ -5,16 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsat import _checks
-from gsat.data.memory import fits
+from gsat.data.asked import now
+from gsat.data.memory import fits, stays_on_disk
+from gsat.data.readers.calls import calls_beside, check_policy, encoded, named, opened_bed
 from gsat.data.readers.columns import annotation, by_id, checked
 from gsat.data.readers.text import MISSING, as_numbers, table_rows
-from gsat.data.rules import AbsentError, among, distinct, existing, extra, listed, located, not_utf8
+from gsat.data.rows import StoredRows
+from gsat.data.rules import AbsentError, among, distinct, existing, listed, located, needs, not_utf8
 from gsat.data.table import Table
 
 MAGIC = b"\x6c\x1b\x01"  # the third byte: SNP by SNP, the only order PLINK has written since 2009
@@ -25,7 +26,6 @@ NONE = MISSING | {"-9"}  # PLINK's sign for a missing phenotype
 SEXES = {"1": "male", "2": "female"}
 TEXT_GROWS = 16  # bytes of memory for a byte of a .fam or .bim file, whose cells are short
 ENOUGH = 20  # SNPs; nobody carries allele 1 twice at so many
-NO_CALL = -127  # bed-reader's sign for a missing genotype in int8
 
 
 def read_plink(
@@ -47,32 +47,50 @@ def read_plink(
                   `feature_groups`; without a call they are the shares of the three genotypes ("mean")
 
     The sample ids are the IIDs, or FID_IID where people of two families share an IID. The checksum is that of
-    the .bed, .bim and .fam files, in this order.
+    the .bed, .bim and .fam files, in this order. Samples that stay on disk are in a file beside, a byte a genotype.
     """
     check_policy(missing, one_hot)
     if pheno is not None and label is None and batch is None:
         raise ValueError(f"pheno must come with label= or batch=, the names of its columns, got only {pheno}")
-    people, ids, snps, calls = genotypes(path, one_hot=one_hot)
+    people, ids, columns = _described(path)
+    snps, size = columns["snp"], (len(ids), len(columns["snp"]))
+    odd = None
+    if stays_on_disk((size[0], size[1] * (3 if one_hot else 1)), now().stream):
+        store = calls_beside(path, ids, snps, missing=missing, one_hot=one_hot)
+        features = {"X": StoredRows(store), **named(snps, one_hot)}
+        odd = (0, 0, 0) if np.isfinite(store.instead).all() else None
+    else:
+        calls = _calls(path, size, None, one_hot)
+        features = encoded(path, calls, ids, snps, missing=missing, one_hot=one_hot)
     bim, fam = path.with_suffix(".bim"), path.with_suffix(".fam")
     return checked(
         path,
         by_id(ids),
         beside=(bim, fam),
-        **encoded(path, calls, ids, snps, missing=missing, one_hot=one_hot),
+        odd=odd,
+        **features,
         y=_annotation(path, fam, "label", label, people, pheno),
         batch=_annotation(path, fam, "batch", batch, people, pheno),
         sample_ids=tuple(ids),
     )
 
 
-def genotypes(
-    path: Path, *, one_hot: bool, only: Callable[[dict[str, list[str]]], list[int]] | None = None
-) -> tuple[dict[str, list[str]], list[str], list[str], NDArray[np.int8]]:
-    """The columns of the .fam file, sample ids, names of SNPs, and the calls (samples, SNPs) of a file set.
+def some_genotypes(
+    path: Path, only: Callable[[dict[str, list[str]]], list[int]], *, one_hot: bool
+) -> tuple[list[str], list[str], NDArray[np.int8]]:
+    """Sample ids, names of SNPs, and the calls (samples, SNPs) of some SNPs of a file set.
 
     only: from the columns of the .bim file the places of the SNPs to read; the others are not read
     """
-    bed_reader = extra("bed_reader", "bed-reader", ".bed")
+    _, ids, columns = _described(path)
+    taken = only(columns)
+    calls = _calls(path, (len(ids), len(columns["snp"])), taken, one_hot)
+    return ids, [columns["snp"][j] for j in taken], calls
+
+
+def _described(path: Path) -> tuple[dict[str, list[str]], list[str], dict[str, list[str]]]:
+    """The columns of the .fam file, sample ids, and the columns of the .bim file, once they and the .bed file agree."""
+    needs("bed_reader", "bed-reader", ".bed")
     triplet = f"; a PLINK file set is {path.stem}.bed, {path.stem}.bim and {path.stem}.fam in one folder"
     bim, fam = (existing(path.with_suffix(ending), triplet) for ending in (".bim", ".fam"))
     people, snps = _columns(fam, FAM), _columns(bim, BIM)
@@ -82,36 +100,17 @@ def genotypes(
     distinct(fam, "samples (FID and IID)", ids)
     distinct(bim, "SNP names", snps["snp"], "; name them with plink --set-missing-var-ids @:# or drop the repeated")
     _check_bytes(path, ids, snps["snp"])
-    taken = list(range(len(snps["snp"]))) if only is None else only(snps)
+    return people, ids, snps
+
+
+def _calls(path: Path, size: tuple[int, int], taken: list[int] | None, one_hot: bool) -> NDArray[np.int8]:
+    """The calls (samples, SNPs) of all SNPs or of those `taken`, of a file set of so many samples and SNPs."""
+    n, d = size[0], size[1] if taken is None else len(taken)
     width = (12 if one_hot else 4) + 2  # bytes of a genotype in X, as a call, and whether it is missing
-    fits(path, f"genotypes ({len(ids)} samples, {len(taken)} SNPs)", width * len(ids) * len(taken))
-    with bed_reader.open_bed(path, len(ids), len(snps["snp"]), count_A1=True) as bed:
-        calls = bed.read(None if only is None else np.s_[:, taken], dtype="int8", order="C")
-    return people, ids, [snps["snp"][j] for j in taken], calls
-
-
-def encoded(
-    path: Path, calls: NDArray[np.int8], ids: list[str], snps: list[str], *, missing: str | float, one_hot: bool
-) -> dict[str, Any]:
-    """X, feature_names and feature_groups of genotypes (samples, SNPs), NO_CALL where there is none, from `path`."""
-    if missing == "error":
-        _refuse_missing(path, calls, ids, snps)
-    values = _indicators(calls) if one_hot else calls[:, :, None].astype(np.float32)
-    _fill(path, calls == NO_CALL, values, missing, one_hot, snps)
-    return {
-        "X": values.reshape(len(ids), -1),
-        "feature_names": tuple(f"{snp}={count}" for snp in snps for count in range(3)) if one_hot else tuple(snps),
-        "feature_groups": tuple(j // 3 for j in range(3 * len(snps))) if one_hot else None,
-    }
-
-
-def check_policy(missing: str | float, one_hot: bool) -> None:
-    """Raise unless `missing` says what to put for genotypes without a call."""
-    if isinstance(missing, str):
-        if missing not in ("mean", "error"):
-            raise ValueError(f'missing must be "mean", "error" or a number, got {missing!r}')
-    elif _checks.number("missing", missing) not in (0, 1, 2) and one_hot:
-        raise ValueError(f"missing must be 0, 1 or 2 with one_hot=True, got {missing!r}")
+    fits(path, f"genotypes ({n} samples, {d} SNPs)", width * n * d)
+    with opened_bed(path, size) as bed:
+        found: NDArray[np.int8] = bed.read(None if taken is None else np.s_[:, taken], dtype="int8", order="C")
+    return found
 
 
 def _columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
@@ -167,48 +166,6 @@ def _check_bytes(path: Path, ids: list[str], snps: list[str]) -> None:
             "is there a line too many in the .fam file?",
             stacklevel=4,
         )
-
-
-def _refuse_missing(path: Path, calls: NDArray[np.int8], ids: list[str], snps: list[str]) -> None:
-    lacking = calls == NO_CALL
-    if lacking.any():
-        i, j = divmod(int(lacking.argmax()), lacking.shape[1])
-        raise ValueError(
-            f'{path} must have a call for every genotype with missing="error", got none for {lacking.sum()} of '
-            f"{lacking.size}, the first at sample {ids[i]!r}, SNP {snps[j]!r}"
-        )
-
-
-def _indicators(calls: NDArray[np.int8]) -> NDArray[np.float32]:
-    """(samples, SNPs, 3): which of 0, 1, 2 each genotype is; all zero without a call."""
-    return np.equal(calls[:, :, None], np.arange(3, dtype=np.int8)).astype(np.float32)
-
-
-def _fill(
-    path: Path,
-    lacking: NDArray[np.bool_],
-    values: NDArray[np.float32],
-    missing: str | float,
-    one_hot: bool,
-    snps: list[str],
-) -> None:
-    """Put into `values` (samples, SNPs, columns), in place, what stands for the genotypes without a call."""
-    rows, columns = np.nonzero(lacking)
-    if not len(rows):
-        return
-    if missing == "mean":
-        n_calls = (~lacking).sum(axis=0)
-        if not n_calls.all():
-            empty = np.flatnonzero(n_calls == 0)
-            raise ValueError(
-                f"{path} must have a call for every SNP to take its mean, got none for {len(empty)} SNPs, the first "
-                f"{snps[empty[0]]!r}; drop them with plink --geno or give missing= a number"
-            )
-        values[rows, columns] = 0
-        mean = values.sum(axis=0, dtype=np.float64) / n_calls[:, None]
-        values[rows, columns] = mean[columns]
-    else:
-        values[rows, columns] = np.arange(3) == missing if one_hot else missing
 
 
 def _annotation(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gsat._files import remove_dead_drafts, whole_file
+from gsat._files import free_lock, remove_dead_drafts, whole_file
 from gsat.data.memory import allowed
 
 SCANNED = 2**21  # stored numbers that are looked at together
 LEAST, MOST = 2**16, 2**24  # stored numbers that are sorted together, at 32 bytes each; every round reads all of them
 ROOM = 64  # bytes of free memory for each
+WAIT = 0.1  # seconds between two looks at what another process writes
 Parts = Iterator[tuple[str, Any]]
 
 
@@ -32,6 +34,28 @@ def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
         return False  # missing, damaged, or another file
 
 
+def once(path: Path, place: Path, h5py: Any, told: str, write: Callable[[], Parts]) -> Parts:
+    """Let `write` make the rows at `place` of the file at `path`, unless they are there; what is done is `told` before.
+
+    Of several processes that ask for the same rows one writes them, and the others wait, also for one that fails: then
+    the next writes.
+    """
+    held = place.with_name(f"{place.name}.lock")
+    while not is_fresh(path, place, h5py):
+        lock = free_lock(held)
+        if lock is None:
+            yield "alive", None
+            time.sleep(WAIT)
+            continue
+        try:
+            if not is_fresh(path, place, h5py):  # of the one that had the lock before
+                yield "told", told
+                yield from write()
+        finally:
+            held.unlink(missing_ok=True)
+            lock.release()
+
+
 @contextmanager
 def rows_of(path: Path, place: Path, h5py: Any) -> Iterator[Any]:
     """A block that fills the HDF5 file at `place` with rows of the file at `path`; it is there whole or not at all."""
@@ -42,6 +66,20 @@ def rows_of(path: Path, place: Path, h5py: Any) -> Iterator[Any]:
         file.attrs["source"] = state
         if _state(path) != state:
             raise ValueError(f"{path} must stay as it is while its rows are written, but it changed; open it again")
+
+
+def checked_rows(path: Path, place: Path, file: Any, name: str, shape: tuple[int, int], dtype: Any, h5py: Any) -> Any:
+    """The data set of that name and form of a file of rows, which must hold it itself."""
+    link, found = file.get(name, getlink=True), file.get(name)
+    if (
+        not (isinstance(link, h5py.HardLink) and isinstance(found, h5py.Dataset))
+        or found.dtype != dtype
+        or found.shape != shape
+        or found.external
+        or found.is_virtual
+    ):
+        raise ValueError(f"{place} must hold the rows of {path.name}; remove it, and it is written anew")
+    return found
 
 
 def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any) -> Parts:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.files import needed
-from gsat.data.readers.plink import NO_CALL, check_policy, encoded
+from gsat.data.readers.calls import NO_CALL, check_policy, encoded
 from gsat.data.rules import picked
 from gsat.data.sets.stored import arrays
 from gsat.data.table import Table

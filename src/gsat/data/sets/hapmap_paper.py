@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsat.data.files import needed
-from gsat.data.readers.plink import NO_CALL, check_policy, encoded, genotypes
+from gsat.data.readers.calls import NO_CALL, check_policy, encoded
+from gsat.data.readers.plink import some_genotypes
 from gsat.data.readers.text import MISSING, text_rows
 from gsat.data.rules import distinct, sha256_of
 from gsat.data.sets.labels import labels_of
@@ -35,7 +36,7 @@ def hapmap_paper(folder: Path | None, *, one_hot: bool = True, missing: str | fl
     paths = needed("hapmap-paper", folder)
     first, labels = paths[0], paths[-1]
     if first.suffix == ".bed":
-        _, ids, snps, calls = genotypes(first, one_hot=one_hot, only=lambda bim: _first_of_chromosome_1(first, bim))
+        ids, snps, calls = some_genotypes(first, lambda bim: _first_of_chromosome_1(first, bim), one_hot=one_hot)
     else:
         ids, snps, calls = _of_table(first)
     y = labels_of(labels, ids)
