@@ -2,8 +2,8 @@
 
 import pytest
 import tally
-from commands import TABLE, content, copied, leftovers, make_room, run, serve_mnist
 
+from commands import TABLE, content, copied, leftovers, make_room, run, serve_mnist
 from web import serving
 
 pytestmark = pytest.mark.campaign

@@ -7,8 +7,8 @@ import shutil
 import pandas as pd
 import pytest
 import tally
-from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run, serve_mnist
 
+from commands import TABLE, changes, content, copied, kill_after, leftovers, make_room, run, serve_mnist
 from web import serving
 
 pytestmark = pytest.mark.campaign

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import tally
-from commands import FORKS, TABLE, content, end, leftovers, make_room, run, start
 
+from commands import FORKS, TABLE, content, end, leftovers, make_room, run, start
 from gsat._files import recover, remove_dead_drafts, whole_folder
 
 pytestmark = pytest.mark.campaign
