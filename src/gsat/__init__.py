@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat.theory import Certificate, Schedule, certify, curvature_bound, schedule, stationarity
     from gsat.training import Validation, gdadmm
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {  # public name -> the module it comes from
     "ADMM": "gsat.solvers",
