@@ -112,8 +112,8 @@ def csv(path):
     return path
 
 
-def plink(path):
-    people, snps = 4000, 50_000
+def plink(path, snps=200_000):
+    people = 4000
     path.with_suffix(".fam").write_text("".join(f"0 i{i} 0 0 0 1\n" for i in range(people)))
     path.with_suffix(".bim").write_text("".join(f"1 rs{j} 0 {j} A G\n" for j in range(snps)))
     with path.open("wb") as stream:
@@ -138,7 +138,7 @@ LARGE = {
     "parquet": ("large.parquet", parquet, {}, "features (20000000, 10) as float32 of 800 MB"),
     "dictionary": ("large.parquet", dictionary, {"label": "y"}, "a file that takes more"),
     "csv": ("large.csv", csv, {}, "about "),
-    "plink": ("large.bed", plink, {}, "genotypes (4000 samples, 50000 SNPs) of 1.2 GB"),
+    "plink": ("large.bed", plink, {}, "genotypes (4000 samples, 200000 SNPs) of 4.8 GB"),
     "idx": ("large.gz", idx, {}, "shape (500, 1000000) of uint8 of 1 GB"),
 }
 
@@ -151,6 +151,13 @@ def test_a_file_that_does_not_fit(tmp_path, name):
     clean = kind == "ValueError" and text.startswith(f"{path} must fit into memory, got {expected}")
     tally.count("memory limit: files", 1, int(clean), int(not clean))
     assert clean, (kind, text)
+
+
+def test_genotypes_that_do_not_fit_stay_on_disk(tmp_path):
+    path = plink(tmp_path / "large.bed", snps=50_000)
+    read = read_in(ROOM, path)
+    tally.count("memory limit: files", 1, int(read[0] == "read"), int(read[0] != "read"))
+    assert read == ["read", [4000, 50_000]]
 
 
 SMALL = {

@@ -20,6 +20,7 @@ from result_folders import HOSTILE, comparison, diagnosed, experiment, hostile, 
 ROOT = Path(__file__).parents[2]
 NAMES = ("experiment", "comparison", "hostile", "set", "results", "run", "shift", "hostile-run")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE = 600_000  # milliseconds: a page that takes so long hangs
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ class Opened:
     def __init__(self, browser, path: Path, **options) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
         self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -294,7 +296,7 @@ def test_a_new_width_draws_the_figures_anew(opened):
     plot = opened.page.locator("figure.line .plot > svg").first
     before = plot.get_attribute("width")
     opened.page.set_viewport_size({"width": 420, "height": 800})
-    expect(plot).not_to_have_attribute("width", before, timeout=30_000)  # unlike a script, which the page may forbid
+    expect(plot).not_to_have_attribute("width", before, timeout=PATIENCE)  # unlike a script, which the page may forbid
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
