@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 from gsat import attacks, defences
+from gsat._arrays.ranks import RankLeft, joined
 from gsat.models import seeded
 from gsat.training import History, Step, Validation, gdadmm
 
@@ -199,6 +200,18 @@ def all_runs(folder: Path) -> dict[str, Any]:
         run(f"stopped {form}", kept, folder / "stopped", form, fault=int(signal.SIGTERM))
         run(f"again {form}", kept, folder / "stopped", form, resume=True)
     return found
+
+
+def leave_at_once(times: int) -> list[str]:
+    """What this rank is told when all ranks fail in the same way, right after they have joined."""
+    told = []
+    for _ in range(times):
+        try:
+            with joined():
+                raise ValueError("mine")
+        except (ValueError, RankLeft) as error:
+            told.append(str(error))
+    return told
 
 
 def slow(folder: Path, pause: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_runs import ALL, DEFENCES, all_runs, net, samples, slow, train
+from rank_runs import ALL, DEFENCES, all_runs, leave_at_once, net, samples, slow, train
 
 from gsat._arrays.ranks import RankLeft
 from gsat.training import Diverged
@@ -68,6 +68,10 @@ def test_what_cannot_be_done_is_told_on_every_rank(found: Any, name: str, messag
     for own in found:
         with pytest.raises(ValueError, match=message):
             raise own[name]
+
+
+def test_who_leaves_as_soon_as_all_have_joined_is_not_missed_by_the_others(tmp_path: Path) -> None:
+    assert on_ranks(leave_at_once, 2, tmp_path, 60) == [["mine"] * 60] * 2
 
 
 @pytest.mark.parametrize("measure", ["accuracy", "loss"])

@@ -160,8 +160,9 @@ def joined() -> Iterator[Ranks]:
     if Ranks.of().alone:
         yield ALONE
         return
-    with _told():  # another rank may be gone before all connections are made
+    with _told():
         ranks = Ranks.of(dist.new_group())
+    Ranks.of().any(False)  # all are connected: one that leaves at once is not taken for one that never came
     try:
         yield ranks
     finally:
