@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from forks import FORKS
-from gsat._arrays.ranks import RankLeft
+from gsat._ranks import RankLeft
 from gsat.cli import main
 
 

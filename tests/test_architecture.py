@@ -10,9 +10,9 @@ import gsat
 
 ROOT = Path(gsat.__file__).parent
 LEVELS = (  # packages and root modules; each imports only from levels above it in this list
-    {"_checks", "_defaults", "_files", "_show"},
+    {"_checks", "_defaults", "_files", "_ranks", "_show"},
     {"_arrays", "data"},
-    {"losses", "costs", "models"},
+    {"losses", "costs", "metric", "models"},
     {"solvers", "diagnosis"},
     {"shortcuts"},
     {"adversary", "attacks"},

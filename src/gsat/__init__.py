@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat import attacks, data, defences, models, pl, tl, transport
     from gsat._arrays.norms import mean_norm
     from gsat.adversary import Adversary
-    from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
+    from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
     from gsat.diagnosis import Diagnosis, diagnose
     from gsat.estimators import (
         AverageClassifier,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what `_HOME` says, for type checkers and editors
     from gsat.evaluation import evaluate
     from gsat.experiments.check_result import CheckResult
     from gsat.experiments.checking import check
+    from gsat.metric import Metric
     from gsat.selectors import GroupSparseSelector, LowRankBasis
     from gsat.solvers import ADMM, Linearised, Proximal, Solution, maximise
     from gsat.theory import Certificate, Schedule, certify, curvature_bound, schedule, stationarity
@@ -63,7 +64,7 @@ _HOME = {  # public name -> the module it comes from
     "Linearised": "gsat.solvers",
     "LowRank": "gsat.costs",
     "LowRankBasis": "gsat.selectors",
-    "Metric": "gsat.costs",
+    "Metric": "gsat.metric",
     "PGDClassifier": "gsat.estimators",
     "PerBatch": "gsat.costs",
     "Proximal": "gsat.solvers",

@@ -10,12 +10,13 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import size
-from gsat._arrays.ranks import Ranks, shared, sharing
-from gsat.costs import GroupCost, Metric, PerBatch, bound, fitting
+from gsat._ranks import Ranks, shared, sharing
+from gsat.costs import GroupCost, PerBatch, bound
 from gsat.losses import SampleLoss, checked_loss, named_loss
+from gsat.metric import Metric, fitting
 from gsat.models.modes import frozen, untouched
 from gsat.models.unwrapped import unwrapped
-from gsat.shortcuts import Path, ascent, choose
+from gsat.shortcuts import Path, choose
 from gsat.solvers import Solution, Solver, climb, named
 from gsat.solvers.oracle import Oracle, clamped
 
@@ -107,6 +108,6 @@ class Adversary:
             metric = fitting(self.metric, x, mask)
             path = choose(model, x.detach(), mask, rotates=rotates, columns=columns, metric=metric)
             loss = named_loss(self.loss, lambda: path.outputs(path.x), y)
-            solver = ascent(path, self.solver, lambda outputs: loss(outputs, y), self.n_inner)
+            solver = path.solver_for(self.solver, lambda outputs: loss(outputs, y), self.n_inner)
             oracle = Oracle(lambda z: loss(path.outputs(z), y), path.x, path.mask, bounds, self.n_inner, x, path.metric)
             return path, climb(oracle, cost, lam=self.lam, solver=solver, warn=warn)

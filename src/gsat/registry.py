@@ -14,9 +14,10 @@ from torch import Generator
 
 from gsat import _checks, _defaults, attacks
 from gsat.attacks import Attack
-from gsat.costs import GroupCost, GroupSparse, LowRank, Metric, PerBatch, Universal, Unstructured
+from gsat.costs import GroupCost, GroupSparse, LowRank, PerBatch, Universal, Unstructured
 from gsat.defences import ERM, FGM, GSAT, PGD, Defence, Structured, UniversalAT
 from gsat.losses import SampleLoss
+from gsat.metric import Metric
 from gsat.solvers import Solver
 
 BY_ATTACK = "structured-"  # before a structure's name: adversarial training with its attack, without a price

@@ -11,9 +11,9 @@ from torch import Generator, Tensor, nn
 from gsat import _checks
 from gsat._arrays.norms import rows
 from gsat.attacks.sets import unit_rows
-from gsat.costs import Metric, fitting
 from gsat.defences import ERM, Defence
 from gsat.losses import SampleLoss
+from gsat.metric import Metric, fitting
 from gsat.models import layout
 
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Generator, Tensor, nn
 
 import gsat
-from gsat._arrays.ranks import Ranks, shared
+from gsat._ranks import Ranks, shared
 from gsat.attacks import Attack
 from gsat.models import seeded
 

@@ -10,7 +10,7 @@ from attack_cases import CLASSES, Case, D, N, evaluated, fails, perturbations, s
 
 import gsat
 from gsat import attacks
-from gsat._arrays.ranks import RankLeft
+from gsat._ranks import RankLeft
 from ranks import on_ranks, outcomes
 
 X, Y = samples()

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 from gsat import attacks, defences
-from gsat._arrays.ranks import RankLeft, joined
+from gsat._ranks import RankLeft, joined
 from gsat.models import seeded
 from gsat.training import History, Step, Validation, gdadmm
 

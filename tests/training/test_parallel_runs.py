@@ -9,7 +9,7 @@ import pytest
 import torch
 from rank_runs import ALL, DEFENCES, all_runs, leave_at_once, net, samples, slow, train
 
-from gsat._arrays.ranks import RankLeft
+from gsat._ranks import RankLeft
 from gsat.training import Diverged
 from ranks import on_ranks, start
 

@@ -1,6 +1,6 @@
 """Norms, inner products and sums, precise for groups of millions of float32 numbers.
 
-Inside `ranks.shared` a group of samples is spread over ranks: sums over samples are then those over all ranks.
+Inside `_ranks.shared` a group of samples is spread over ranks: sums over samples are then those over all ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gsat import _checks
 from gsat._arrays.chunks import at_a_time, pieces, take
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 
 FEW = 2**16  # float32 numbers that one sum adds up to 1e-6
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gsat._arrays.norms import largest, norm
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 
 SQUARED = 0.02  # of σ₁: singular values above this survive squaring
 MARGIN = 0.9  # of the threshold: vectors above this are looked at more closely

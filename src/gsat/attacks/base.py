@@ -11,14 +11,14 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import finite, rows
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.attacks.flat import Candidate, Flat
 from gsat.attacks.masking import warn_of_bounds, warn_of_masking
 from gsat.attacks.precision import HALF, in_float32
 from gsat.attacks.sets import Ball, Columns, Equal, Free, Subspace, inside
 from gsat.attacks.strong import searches, worst
-from gsat.costs import Metric, fitting
 from gsat.losses import NAMED_LOSSES, SampleLoss
+from gsat.metric import Metric, fitting
 from gsat.models.modes import frozen, untouched
 from gsat.models.unwrapped import unwrapped
 from gsat.shortcuts import Path, choose

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from gsat._arrays.norms import rows, total
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.attacks.sets import unit_rows
 from gsat.losses import SampleLoss, named_loss
 from gsat.shortcuts import Path

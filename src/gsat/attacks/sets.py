@@ -1,6 +1,6 @@
 """The attacks' feasible sets: a structure shared by the samples of a group, with ‖δ_i‖₂ ≤ eps for each of them.
 
-The samples may lie on several ranks (`_arrays/ranks`): parts are found from sums over all of them.
+The samples may lie on several ranks (`_ranks`): parts are found from sums over all of them.
 
 A ball knows the shared part of a perturbation (the columns that move, the subspace), finds the part along which given
 gradients are steepest, and restricts a perturbation to a part. Scaling rows keeps every structure.
@@ -18,8 +18,8 @@ from torch.nn.functional import normalize
 
 from gsat._arrays.chunks import at_a_time
 from gsat._arrays.norms import in_any, largest, mean_row, norm, size, total
-from gsat._arrays.ranks import sharing
 from gsat._arrays.svd import right_singular_vectors, truncate_singular_values
+from gsat._ranks import sharing
 from gsat.costs import block_numbers
 
 ROUNDS = 4  # reweightings in the search for the steepest part

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor
 
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.attacks.flat import AT_ONCE, Candidate, Flat
 from gsat.attacks.sets import Equal, Free, unit_rows
 from gsat.losses import BoundedMargin, SampleLoss

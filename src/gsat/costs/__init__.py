@@ -1,13 +1,12 @@
 """What it costs an adversary to move a group of samples: c(Δ) = α·g(Δ) + (1−α)·‖Δ‖²_F, a value and a prox each.
 
 Others use the named costs, `GroupCost` (the protocol of a cost of one's own), `Penalised` (all that solvers ask for),
-`bound` (the cost of one group), `scaled`, `Metric` (the geometry in which a cost is taken) and the labels of blocks.
+`bound` (the cost of one group), `scaled` and the labels of blocks.
 """
 
 from gsat.costs.base import GroupCost, Penalised, penalised
 from gsat.costs.group_sparse import GroupSparse, block_numbers, flat_labels
 from gsat.costs.low_rank import LowRank
-from gsat.costs.metric import Metric, fitting
 from gsat.costs.per_batch import PerBatch, bound
 from gsat.costs.scaled import Scaled, scaled
 from gsat.costs.universal import Universal
@@ -17,7 +16,6 @@ __all__ = [
     "GroupCost",
     "GroupSparse",
     "LowRank",
-    "Metric",
     "Penalised",
     "PerBatch",
     "Scaled",
@@ -25,7 +23,6 @@ __all__ = [
     "Unstructured",
     "block_numbers",
     "bound",
-    "fitting",
     "flat_labels",
     "penalised",
     "scaled",

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from gsat import _checks
 from gsat._arrays.norms import largest, rows
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.costs.base import Bare, GroupCost, Penalised, Wrapping, indicator, penalised
 
 

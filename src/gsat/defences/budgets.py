@@ -8,7 +8,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 
 CLASSES = 4096  # that are told apart
 

@@ -12,10 +12,11 @@ from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, rows
 from gsat.adversary import Adversary
 from gsat.attacks.sets import inside
-from gsat.costs import GroupCost, Metric, PerBatch, penalised, scaled
+from gsat.costs import GroupCost, PerBatch, penalised, scaled
 from gsat.defences.base import Defence
 from gsat.defences.budgets import budget_used, by_class
 from gsat.losses import SampleLoss
+from gsat.metric import Metric
 from gsat.solvers import Proximal, Solution, Solver
 from gsat.solvers.oracle import clamped
 

@@ -19,7 +19,6 @@ from torch import Generator, Tensor, nn
 from gsat import _checks, _defaults
 from gsat._arrays.norms import mean_norm
 from gsat._arrays.standardise import Standardised, mean_and_scale
-from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.estimators.given import labelled, unlabelled
 from gsat.estimators.judging import warn_if_falling
@@ -29,6 +28,7 @@ from gsat.estimators.samples import Samples, hold_out
 from gsat.estimators.saving import save
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
+from gsat.metric import Metric
 from gsat.training import History, Validation, gdadmm
 
 EVERY = 25  # groups from one measurement of the robust validation loss to the next

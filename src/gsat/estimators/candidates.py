@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from gsat import _defaults
-from gsat.costs import Metric
 from gsat.estimators.baselines import ERMClassifier
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.gsat import GSATClassifier
 from gsat.estimators.lda import LARGEST_SIDE, LDAClassifier
 from gsat.estimators.leaving_out import Fold
 from gsat.estimators.linear import LinearClassifier
+from gsat.metric import Metric
 
 LINEAR, LDA = _defaults.SOLVED  # names among the candidates: of logistic regression, and of shrinkage LDA
 NEEDS_BATCH = "centre"  # the preparation that needs the samples of the batch that is predicted

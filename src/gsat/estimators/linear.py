@@ -18,13 +18,13 @@ from torch.nn.functional import cross_entropy
 from gsat import _checks, registry
 from gsat._arrays.chunks import pieces
 from gsat._files import replace_file
-from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.estimators.classifier import TorchClassifier
 from gsat.estimators.metric import MetricEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
 from gsat.losses import SampleLoss
+from gsat.metric import Metric
 from gsat.training import History
 from gsat.training.history import Step
 

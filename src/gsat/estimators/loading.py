@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from gsat import _checks
-from gsat.costs import Metric
 from gsat.estimators.average import AverageClassifier
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.baselines import (
@@ -32,6 +31,7 @@ from gsat.estimators.regressor import GSATRegressor
 from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 from gsat.estimators.saving import AVERAGE, INSTANCE, LISTS, NOT_SAVED
 from gsat.losses import WeightedCrossEntropy
+from gsat.metric import Metric
 from gsat.models.build import NAMED as OWN
 from gsat.training import History
 

@@ -11,10 +11,10 @@ from torch import nn
 
 from gsat import _checks, _defaults
 from gsat._arrays.standardise import Standardised
-from gsat.costs import Metric
 from gsat.estimators.base import TorchEstimator
 from gsat.estimators.samples import Samples
 from gsat.estimators.weighted import Positions, View
+from gsat.metric import Metric
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,9 +11,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gsat.costs import Metric
 from gsat.estimators.description import GIVEN, check_description, check_tensors
 from gsat.estimators.folder import check_finite, write_folder
+from gsat.metric import Metric
 
 NOT_SAVED = ("callbacks", "device", "verbose")  # they belong to a session, not to a model
 NUMBERS = (

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gsat._arrays.chunks import take
 from gsat._files import append_line, parse_json, read_bytes
 from gsat.attacks import Attack
-from gsat.costs import Metric
+from gsat.metric import Metric
 
 
 class Cache:

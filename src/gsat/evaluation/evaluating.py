@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from gsat import _checks, _defaults
 from gsat._arrays.chunks import take, take_labels
 from gsat._arrays.norms import norm, rows, total
-from gsat._arrays.ranks import ALONE, Ranks, joined, shared
+from gsat._ranks import ALONE, Ranks, joined, shared
 from gsat.attacks import PGD, Attack, Universal
 from gsat.attacks.flat import AT_ONCE
 from gsat.attacks.masking import warn_of_bounds, warn_of_masking

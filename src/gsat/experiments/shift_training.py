@@ -15,14 +15,14 @@ from sklearn.linear_model import LogisticRegression
 
 from gsat import _defaults
 from gsat._arrays.standardise import Standardised, mean_and_scale
-from gsat.costs import Metric
-from gsat.costs.spread import Spread, spread
 from gsat.data import Table
 from gsat.estimators import ERMClassifier, GSATClassifier, PGDClassifier
 from gsat.estimators.preparing import prepared
 from gsat.estimators.rivals import CORALClassifier, GroupDROClassifier, RandomDrawsClassifier
 from gsat.experiments.shift_candidates import AUTO, LINEAR, NONE, Candidate, Setting
 from gsat.experiments.shift_tasks import COLUMNS, Rows, most_variable, with_columns
+from gsat.metric import Metric
+from gsat.metric.spread import Spread, spread
 
 Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
 ITERATIONS = {"max_iter": 200, "tol": 1e-3}  # of logistic regression

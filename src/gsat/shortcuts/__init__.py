@@ -1,5 +1,5 @@
 """Exact short-cuts for models that see their input through one linear layer; `choose` decides which path is taken."""
 
-from gsat.shortcuts.paths import Path, ascent, choose
+from gsat.shortcuts.paths import Path, choose
 
-__all__ = ["Path", "ascent", "choose"]
+__all__ = ["Path", "choose"]

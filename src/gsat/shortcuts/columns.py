@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gsat._arrays.norms import finite, length, norm
-from gsat._arrays.ranks import ALONE, shared, sharing
+from gsat._ranks import ALONE, shared, sharing
 from gsat.costs import Penalised
 from gsat.shortcuts.row_space import RowSpace
 from gsat.solvers.base import Point, raise_if_stuck, start

@@ -1,17 +1,22 @@
-"""Which path a problem takes: the samples as they are, the row space of the model's first layer, or both."""
+"""Which path a problem takes: the samples as they are, the row space of the model's first layer, or both.
+
+A path says in which coordinates a perturbation is sought (`x`, `outputs`), what it is as a perturbation of the samples
+(`perturbation`, `moved`), and which solver climbs in it (`solver_for`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from gsat.costs import Metric, Penalised
+from gsat.costs import Penalised
+from gsat.metric import Metric
 from gsat.models import layout
 from gsat.models.first_layer import first_layer
 from gsat.shortcuts.columns import ColumnAscent
 from gsat.shortcuts.row_space import RowSpace
-from gsat.solvers import Proximal, Solver
+from gsat.solvers import Solver
 from gsat.solvers.oracle import Loss, Oracle
 
 
@@ -48,6 +53,10 @@ class Plain:
         """X + Δ."""
         return x + self.perturbation(delta)
 
+    def solver_for(self, solver: Solver, loss: Loss, n_inner: int) -> Solver:
+        """The solver itself; loss: outputs (m, ...) of the model -> (m,); n_inner: as in `Oracle`."""
+        return solver
+
 
 @dataclass(frozen=True, kw_only=True)
 class Columns(Plain):
@@ -55,6 +64,12 @@ class Columns(Plain):
 
     space: RowSpace
     cost: Penalised
+
+    def solver_for(self, solver: Solver, loss: Loss, n_inner: int) -> Solver:
+        """`ColumnAscent` with the settings of a solver whose steps may be taken by columns."""
+        space = self.space
+        seen = Oracle(lambda z: loss(space.outputs(z)), space.x, n_inner=n_inner, group=self.x)
+        return ColumnAscent(**vars(solver), space=space, seen=seen, columns=self.cost)
 
 
 Path = Plain | RowSpace  # a group in coordinates in which a perturbation is sought, with lengths and angles as before
@@ -81,16 +96,3 @@ def choose(
         return Plain(model, x, mask, metric)
     space = RowSpace.of(layer, x, mask, metric)
     return space if columns is None else Columns(model=model, x=x, mask=mask, metric=metric, space=space, cost=columns)
-
-
-def ascent(path: Path, solver: Solver, loss: Loss, n_inner: int) -> Solver:
-    """The solver that climbs on the path: the given one, or in place of `Proximal` `ColumnAscent` with its settings.
-
-    loss: outputs (m, ...) of the model -> (m,); n_inner: as in `Oracle`
-    """
-    if not (isinstance(path, Columns) and isinstance(solver, Proximal)):
-        return solver
-    space = path.space
-    seen = Oracle(lambda z: loss(space.outputs(z)), space.x, n_inner=n_inner, group=path.x)
-    settings = {one.name: getattr(solver, one.name) for one in fields(solver)}
-    return ColumnAscent(**settings, space=space, seen=seen, columns=path.cost)

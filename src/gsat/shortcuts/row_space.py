@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from gsat._arrays.norms import rows
-from gsat.costs import Metric
+from gsat.metric import Metric
 from gsat.models.first_layer import FirstLayer
+from gsat.solvers import Solver
+from gsat.solvers.oracle import Loss
 
 EVEN = 0.1  # where the diagonal of R spans more than this, W·Wᵀ has lost too many digits and W itself is decomposed
 
@@ -69,6 +71,10 @@ class RowSpace:
     def moved(self, x: Tensor, delta: Tensor) -> Tensor:
         """X + C·Qᵀ·A, the group x (m, *features) moved by the perturbation with these coordinates."""
         return torch.addmm(rows(x), delta, self.shift).view(x.shape)
+
+    def solver_for(self, solver: Solver, loss: Loss, n_inner: int) -> Solver:
+        """The solver itself."""
+        return solver
 
 
 def _orthonormal(weight: Tensor) -> tuple[Tensor, Tensor]:

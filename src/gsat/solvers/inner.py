@@ -12,7 +12,8 @@ from torch import Generator, Tensor
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import norm, size, total
-from gsat.costs import GroupCost, Metric, Penalised, PerBatch, bound, fitting
+from gsat.costs import GroupCost, Penalised, PerBatch, bound
+from gsat.metric import Metric, fitting
 from gsat.models.modes import untouched
 from gsat.solvers.admm import ADMM
 from gsat.solvers.base import Answer, Solution, Solver

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gsat import _checks, _defaults
 from gsat._arrays.norms import column_norms, length, norm, rows, total
-from gsat.costs import Metric
+from gsat.metric import Metric
 
 Loss = Callable[[Tensor], Tensor]
 FAR = 1e3  # ‖Δ‖_F at the most, in units of ‖x‖_F: an ascent without end stops there

@@ -13,7 +13,7 @@ from torch import Tensor
 from gsat import _checks
 from gsat._arrays.chunks import pieces
 from gsat._arrays.norms import norm, rows, wide
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.costs import Penalised
 from gsat.solvers.base import Ending, Point, raise_if_stuck, start
 from gsat.solvers.oracle import Oracle

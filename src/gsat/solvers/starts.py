@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gsat._arrays.norms import finite, first_rows, largest, length, norm, rows, size, total, wide
-from gsat._arrays.ranks import sharing
+from gsat._ranks import sharing
 from gsat.costs import Penalised
 from gsat.costs.per_batch import BoundPerBatch
 from gsat.solvers.base import Point

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.norms import mean, mean_norm, norm, rows
-from gsat.costs import fitting
 from gsat.defences import GSAT, Defence
 from gsat.defences.budgets import budget_used, by_class
 from gsat.losses import named_loss
+from gsat.metric import fitting
 from gsat.models import layout
 from gsat.models.modes import frozen
 from gsat.training.history import Step

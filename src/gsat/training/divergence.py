@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
-from gsat._arrays.ranks import ALONE, Ranks
+from gsat._ranks import ALONE, Ranks
 from gsat.training.checkpoint import newest
 
 

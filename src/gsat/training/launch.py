@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 
-from gsat._arrays.ranks import ALONE, RankLeft, Ranks, joined
+from gsat._ranks import ALONE, RankLeft, Ranks, joined
 
 MENDED = (ValueError, TypeError, OSError, FloatingPointError, ImportError)  # errors that a message is enough for
 FAILED = 2  # the exit code of a command that fails with a message

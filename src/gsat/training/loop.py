@@ -12,7 +12,7 @@ from torch import Generator, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gsat import _checks, _defaults
-from gsat._arrays.ranks import joined
+from gsat._ranks import joined
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.training.budget import control_for

@@ -4,7 +4,7 @@ Under an initialised process group of torch.distributed `gsat.gdadmm` trains on 
 
 - "own": every rank moves a group of its own. The weights descend on Σ_r L_r/R, with L_r the mean loss of the group of
   rank r of R: the step of one process that averages the gradients of R groups.
-- "shared": the ranks hold parts of one group, m_r of its m samples. The structure holds across ranks (`_arrays/ranks`),
+- "shared": the ranks hold parts of one group, m_r of its m samples. The structure holds across ranks (`_ranks`),
   and the weights descend on Σ_r (m_r/m)·L_r: the step of one process on the whole group.
 
 Either way the gradients are summed in one exchange, and weights, λ and the optimizer's state are equal on all ranks.
@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 
 from gsat import _checks
 from gsat._arrays.chunks import Dealt
-from gsat._arrays.ranks import ALONE, Ranks, shared
+from gsat._ranks import ALONE, Ranks, shared
 from gsat.defences import Defence, Structured
 
 

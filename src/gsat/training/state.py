@@ -14,9 +14,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gsat._arrays.chunks import take, take_labels
-from gsat.costs import Metric
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.metric import Metric
 from gsat.training.budget import Control, priced
 from gsat.training.checkpoint import Checkpoint, optimizer_state, restore_optimizer
 from gsat.training.groups import draw, take_ids

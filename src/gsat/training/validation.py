@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gsat import _checks
 from gsat._arrays.chunks import take, take_labels
 from gsat._arrays.norms import mean, total
-from gsat._arrays.ranks import ALONE, Ranks, shared
+from gsat._ranks import ALONE, Ranks, shared
 from gsat.attacks import Attack
 from gsat.defences import Defence
 from gsat.defences.budgets import budget_used, by_class

@@ -8,9 +8,9 @@ import torch
 from scipy import sparse
 
 import gsat
-from gsat.costs import spread
-from gsat.costs.metric import fitting
 from gsat.data.rows import BLOCK
+from gsat.metric import spread
+from gsat.metric.metric import fitting
 from stored import watched, wide
 from strategies import normal
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gsat import _checks, _defaults
 from gsat._arrays.norms import rows
 from gsat._show import Card, Shown, drawing
-from gsat.costs.spread import KINDS, Spread, spread
+from gsat.metric.spread import KINDS, Spread, spread
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +79,7 @@ class Metric(Shown):
         """The metric in which moving as the training samples differ is cheap: A² = (I + γ·S)/(1 + γ), trace(S) = d.
 
         S is S_b, how the batches are shifted against each other, or S_w, how samples vary inside a class and a batch,
-        or the mean of both. `gsat.costs.spread` says how they are found; the leading `rank` directions are kept. The
+        or the mean of both. `gsat.metric.spread` says how they are found; the leading `rank` directions are kept. The
         mean square stretch of A is 1.
 
         Parameters
