@@ -6,16 +6,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 WORKERS ?= auto
 
 # Whatever computes: these rooms must give the same answers on any processor and with any number of threads.
-NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs solvers shortcuts models attacks training theory transport \
-  diagnosis estimators selectors defences test_adversary.py test_evaluation.py))
+NUMERICAL := $(wildcard $(addprefix tests/,_arrays costs metric solvers shortcuts models attacks training evaluation \
+  theory transport diagnosis estimators selectors defences test_adversary.py test_adversary_ranks.py test_rivals.py))
 
 # The core, without the tests that compare with other libraries.
-LOWEST := $(addprefix tests/,_arrays costs/test_costs_input.py costs/test_metric.py costs/test_per_batch.py solvers \
+LOWEST := $(addprefix tests/,_arrays costs/test_costs_input.py metric costs/test_per_batch.py solvers \
   shortcuts attacks defences training theory test_adversary.py estimators/test_weights.py)
 
 # Costs, solvers and short-cuts, whose tests alone must reach nearly every line of them.
-CORE := $(addprefix tests/,costs solvers shortcuts test_adversary.py)
-COVERED := src/gsat/costs,src/gsat/solvers,src/gsat/shortcuts
+CORE := $(addprefix tests/,costs metric solvers shortcuts test_adversary.py)
+COVERED := src/gsat/costs,src/gsat/metric,src/gsat/solvers,src/gsat/shortcuts
 FLOOR := 97
 
 .PHONY: help demo test coverage test-portable test-lowest docs campaign check bench clean

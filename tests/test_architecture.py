@@ -37,6 +37,8 @@ WITH_MORE = {  # the rest: torch alone
 }
 NEVER = {"data": {"torch"}, "cli": {"torch"}}  # not even inside a function: wrong data is told before torch is loaded
 EXPERIMENTING = {"compare", "demo", "reproduce", "check"}  # the commands that may import experiments
+LONGEST = 300  # lines of a module
+CORE, MOST = ("costs", "solvers", "shortcuts", "_arrays", "adversary"), 2500  # lines of all of these
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
@@ -97,6 +99,12 @@ def test_modules_import_from_below(path):
 
 def test_the_modules_are_there():
     assert {"costs/base.py", "solvers/oracle.py", "solvers/inner.py", "adversary.py", "__init__.py"} <= set(MODULES)
+
+
+def test_pages_stay_short_and_the_core_small():
+    lines = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert [f"{path}: {n} lines" for path, n in lines.items() if n > LONGEST] == []
+    assert sum(n for path, n in lines.items() if owner(path) in CORE) <= MOST
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,8 @@ class Structure:
 def universal_cost(alpha: float, group_size: int) -> PerBatch:
     """The cost of structure="universal": a shift for every two samples of the group, drawn at random.
 
-    With a single shift for the whole group, which is structure="universal-one", the model chases one shift a step and
-    forgets the others; more shifts, each shared by fewer samples, were better all the way (docs/choose.md). Given
-    batches have one shift each.
+    With one shift for the whole group (structure="universal-one") the model chases one shift a step and forgets the
+    others; more shifts were better all the way (docs/choose.md). Given batches have one shift each.
     """
     return PerBatch(Universal(alpha), n_random=max(1, group_size // 2))
 

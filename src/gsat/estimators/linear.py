@@ -65,18 +65,9 @@ class SolvedClassifier(TorchClassifier):
         return self.calibrate
 
     def _fit(
-        self,
-        samples: Samples,
-        n_outputs: int,
-        loss: SampleLoss,
-        *,
-        seed: int | None = None,
-        out: str | Path | None = None,
-        resume: bool = False,
-        group: str = "own",
-        shuffle: Any = "rows",
+        self, samples: Samples, n_outputs: int, loss: SampleLoss, *, seed: int | None = None, **run: Any
     ) -> NDArray[np.int64]:
-        """Solve for the weights; `out` gets a log of one line, and there is nothing to resume."""
+        """Solve for the weights; the folder run["out"] gets a log of one line, and there is nothing to resume."""
         for name, only in (("module", None), ("in_shape", None), ("hidden", 0)):
             if getattr(self, name) != only:
                 raise ValueError(f"{name} must be {only} for a linear model, got {getattr(self, name)!r}")
@@ -94,8 +85,8 @@ class SolvedClassifier(TorchClassifier):
             layer.bias.copy_(found.bias)
         step = Step(found.n_passes - 1, found.loss)
         self.history_ = History([step])
-        if out is not None:
-            replace_file(Path(out) / "log.jsonl", (json.dumps(asdict(step)) + "\n").encode())
+        if run.get("out") is not None:
+            replace_file(Path(run["out"]) / "log.jsonl", (json.dumps(asdict(step)) + "\n").encode())
         self._finish(module, found.n_passes)
         self._judge(rows, samples.targets, train[:: -(-len(train) // 1000)])
         return held
