@@ -77,7 +77,8 @@ def test_the_source_distribution_has_the_package_and_its_tests(built):
     assert {name: content for name, content in found.items() if name.startswith("src/")} == {
         f"src/{name}": content for name, content in sources().items()
     }
-    assert {"pyproject.toml", "LICENSE", "README.md", "tests/test_packaging.py", "constraints.txt"} <= set(found)
+    assert {"pyproject.toml", "tests/test_packaging.py", "constraints.txt"} <= set(found)
+    assert {"README.md", "LICENSE", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"} <= set(found)
 
 
 def test_version_and_name_are_the_same_everywhere():
