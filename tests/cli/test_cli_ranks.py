@@ -1,13 +1,19 @@
 """`gsat train` in two processes, as torchrun starts it."""
 
 import json
+import time
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from torch.distributed import distributed_c10d
 
 import gsat
+from gsat.estimators import examining
 from ranks import commands
 
 
@@ -51,3 +57,29 @@ def test_an_error_that_all_have_is_told_once(table: Path, tmp_path: Path) -> Non
 def test_choosing_is_for_one_process(table: Path, tmp_path: Path) -> None:
     found = commands(2, tmp_path, "train", str(table), "--label", "kind", "--choose", "--out", "x")
     assert "--choose runs in one process" in found[0][1]
+
+
+def examining_takes_long(fails: bool) -> None:
+    """Examining a model takes longer than a process waits for another."""
+    examine = examining.examine
+
+    def late(*args: Any) -> Any:
+        time.sleep(7)
+        if fails:
+            raise ValueError("mine")
+        return examine(*args)
+
+    examining.examine = late
+    distributed_c10d.default_pg_timeout = timedelta(seconds=5)  # of torch: half an hour
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_others_wait_for_as_long_as_the_first_takes_to_examine_and_write(
+    table: Path, tmp_path: Path, fails: bool
+) -> None:
+    options = ["train", str(table), "--label", "kind", "--defence", "erm", "--n-outer", "2"]
+    options += ["--out", str(tmp_path / "run")]
+    found = commands(2, tmp_path, *options, before=partial(examining_takes_long, fails))
+    assert [code for code, _ in found] == ([2, 2] if fails else [0, 0])
+    assert (tmp_path / "run" / "metrics.json").exists() != fails
+    assert "".join(text for _, text in found).count("gsat: mine") == fails
