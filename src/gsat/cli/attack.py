@@ -105,7 +105,7 @@ def attack(
     ]
     batch = test.batch if config["per_batch"] else None
     x = classifier.module_input(samples(test), batch)  # before rows are left out: a batch is centred by all its samples
-    with launched() as ranks:
+    with launched() as team:
         results = evaluate(
             classifier.module_,
             x[rows],
@@ -117,9 +117,9 @@ def attack(
             progress=sys.stderr.isatty() and not as_json,
             out=run / "evaluations.jsonl",
             strength=strength,
-            group=group,
+            group="own" if team.alone else "shared",
         )
-        if ranks.rank:
+        if team.rank:
             return  # the first process writes and tells
         write_table(to, results if out is not None or force else _added(_earlier(to), results), raw_text=raw_text)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))
