@@ -1,6 +1,7 @@
 """What `gsat train` says of its result: held-out batches, intervals, logistic regression beside it, and warnings."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -111,6 +112,19 @@ def test_a_confounded_table_is_told(tmp_path):
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--out", tmp_path / "run"))
     assert "label and batch are confounded: the batch alone gives the label of 100% of the samples" in text
     assert "a single class in batches lab0, lab1, lab2, lab3" in text
+    assert re.search(r"test accuracy [\d.]+% \([\d. to]+\), 30 samples of one class", text)
+    warned = "samples are of one class, cold: always saying cold would be right on all of them"
+    assert f"all 30 test {warned}" in text
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert any(warned in one for one in found["warnings"])
+    assert found["test"]["accuracy"] is not None
+    assert found["test"]["balanced_accuracy"] is found["logistic"]["balanced_accuracy"] is None
+    assert found["training"]["balanced_accuracy"] is not None
+    run("report", tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    visible = page[page.index("<body") : page.index('<script id="data"')].lower()
+    assert f"all 30 test {warned}" in visible
+    assert "every class alike" not in visible
     kind = np.repeat([0, 1], 60)
     samples(tmp_path / "x.csv", kind=kind, lab=kind)
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--out", tmp_path / "two"))

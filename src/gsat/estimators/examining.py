@@ -182,8 +182,16 @@ def _of_training(
             "learnt: take a larger --n-outer or --eta0, or a smaller --budget"
         )
     for what, predicted, truth in (("training", on_training, training), ("test", on_test, test)):
-        several = truth is not None and sum(each["n"] > 0 for each in truth["per_class"]) > 1
-        if several and len(np.unique(predicted)) == 1:
+        if truth is None:
+            continue
+        there = [each["class"] for each in truth["per_class"] if each["n"] > 0]
+        if len(there) == 1:
+            found.append(
+                f"all {len(predicted)} {what} samples are of one class, {there[0]}: always saying {there[0]} would be "
+                "right on all of them, so that this accuracy does not tell whether the model tells the classes apart; "
+                "hold out samples of several classes (--test-batch, --test-fraction)"
+            )
+        elif len(np.unique(predicted)) == 1:
             found.append(f"one class is predicted for all {len(predicted)} {what} samples: {predicted[0]}")
     defence, steps = trained.plan.defence, trained.history.steps
     if defence not in ("erm", "linear", "lda") and trained.plan.size > 0 and steps:
