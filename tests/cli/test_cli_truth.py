@@ -146,6 +146,19 @@ def test_nothing_learnt_and_one_class_are_told(tmp_path):
     assert "near chance" in text or "one class is predicted" in text
 
 
+def test_a_class_that_is_never_recognised_is_told(tmp_path):
+    """Of the class that is rare no sample is told from the one it is like."""
+    frame = samples(tmp_path / "x.csv", n=240)
+    rare = frame.groupby(["lab", "kind"]).head(1).query("kind == 'warm'").assign(kind="hot")
+    pd.concat([frame, rare]).to_csv(tmp_path / "x.csv", index=False)
+    text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--n-outer", "60", "--out", tmp_path / "run"))
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert [each["recall"]["value"] for each in found["test"]["per_class"] if each["class"] == "hot"] == [0]
+    sentence = "the model recognises no sample of class hot (0 of 1) among the test samples"
+    assert sentence in text
+    assert sentence in found["warnings"]
+
+
 def test_an_adversary_that_moved_nothing_is_told(tmp_path):
     samples(tmp_path / "x.csv")
     options = [*COLUMNS, *QUICK, "--lam", "1e9", "--out", tmp_path / "run"]
