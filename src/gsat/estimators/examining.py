@@ -16,7 +16,7 @@ from gsat.data import Table
 from gsat.data.holding import HeldOut
 from gsat.estimators.average import AverageClassifier
 from gsat.estimators.from_table import Trained, predictable_rows, samples
-from gsat.estimators.judged import INTERVALS, calibration, judged
+from gsat.estimators.judged import INTERVALS, calibration, judged, of_one_class
 from gsat.estimators.judging import NEAR
 from gsat.estimators.logistic import Logistic
 
@@ -187,11 +187,8 @@ def _of_training(
             continue
         there = [each["class"] for each in truth["per_class"] if each["n"] > 0]
         if len(there) == 1:
-            found.append(
-                f"all {len(predicted)} {what} samples are of one class, {there[0]}: always saying {there[0]} would be "
-                "right on all of them, so that this accuracy does not tell whether the model tells the classes apart; "
-                "hold out samples of several classes (--test-batch, --test-fraction)"
-            )
+            told = of_one_class(there[0], len(predicted), what)
+            found.append(f"{told}; hold out samples of several classes (--test-batch, --test-fraction)")
         elif len(np.unique(predicted)) == 1:
             found.append(f"one class is predicted for all {len(predicted)} {what} samples: {predicted[0]}")
         else:

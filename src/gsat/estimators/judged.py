@@ -101,6 +101,14 @@ def confusion(truth: NDArray[Any], predicted: NDArray[Any], classes: NDArray[Any
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
 
+def of_one_class(name: str, n: int, what: str) -> str:
+    """What to say of an accuracy on n samples that are all of the class of this name; `what`: "test" samples."""
+    return (
+        f"all {n} {what} samples are of one class, {name}: always saying {name} would be right on all of them, so that "
+        "this accuracy does not tell whether the model tells the classes apart"
+    )
+
+
 def calibration(chances: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[list[dict[str, Any]], float | None]:
     """The bins of the largest probability that hold samples, and the mean |accuracy − probability| over the samples.
 
