@@ -46,7 +46,7 @@ def test_the_page_of_a_check(folder):
     page = build(folder)
     assert page.index("<h1>Check of x.csv") < page.index("Logistic regression is as good: use it.")
     assert "About &lt;51&gt; %." in page
-    assert "gsat train x.csv --label 'a b'" in page
+    assert "gsat train x.csv --label 'a b'" in re.sub(r"</?span[^>]*>", "", page)
     assert "<script>alert" not in page
     assert "+1.5 [-1.0, +2.5] *" in page
     assert "2 of 2" in page

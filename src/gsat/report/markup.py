@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from typing import Any
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")  # of a command
+PROSE = ("p", "li", "code", "strong", "td")  # what may name options
 
 
 class Markup(str):
@@ -14,7 +18,10 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:
-    """An element; `class_` and `data_x` mean class and data-x; True is a bare attribute, None and False are none."""
+    """An element; `class_` and `data_x` mean class and data-x; True is a bare attribute, None and False are none.
+
+    Where lines are broken, options stay whole: a browser would break them after a hyphen.
+    """
     parts = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -24,12 +31,19 @@ def tag(name: str, /, *children: str | None, **attributes: str | int | float | b
     opening = f"<{' '.join(parts)}>"
     if name in ("meta", "img", "br", "link"):
         return Markup(opening)
-    return Markup(f"{opening}{join(*children)}</{name}>")
+    content = join(*(_whole_options(c) if name in PROSE else c for c in children))
+    return Markup(f"{opening}{content}</{name}>")
 
 
 def join(*children: str | None) -> Markup:
     """The children one after the other, None left out."""
     return Markup("".join(c if isinstance(c, Markup) else escape(c, quote=False) for c in children if c is not None))
+
+
+def _whole_options(text: str | None) -> str | None:
+    if text is None or isinstance(text, Markup):
+        return text
+    return Markup(OPTION.sub(r'<span class="option">\g<0></span>', escape(text, quote=False)))
 
 
 def script_json(value: Any) -> Markup:
