@@ -60,6 +60,14 @@ def test_the_page_of_a_check(folder):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("by_batch", "title"), [(True, "batch 5"), (False, "fold 5")])
+def test_a_batch_that_is_a_number_is_called_a_batch(folder, by_batch, title):
+    units = [{"method": name, "5": 40.0 + place, "Rome": 60.0} for place, name in enumerate(METHODS)]
+    (folder / "metrics.json").write_text(json.dumps(content(batches=units, by_batch=by_batch)))
+    heads = re.findall(r"<button[^>]*>([^<]*)</button>", build(folder).partition("</thead>")[0])
+    assert heads[-4:] == ["difference", title, "Rome", "whole batch"]
+
+
 def test_random_folds_are_called_so(folder):
     (folder / "metrics.json").write_text(json.dumps(content(by_batch=False)))
     assert "Accuracy on each random fold that was left out" in build(folder)
