@@ -95,6 +95,8 @@ def predict(
             raise
         fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
     doubts = doubtful(run, classifier, table, alignment, chances, least=unassigned_below)
+    if label is not None and table.y is not None:
+        doubts += _of_one_class(table.y, classifier.classes_)
     for doubt in doubts:
         warn(doubt)
     predicted = classifier.classes_[chances.argmax(1)]
@@ -163,6 +165,17 @@ def _features(run: Path) -> list[str] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None  # opening the model tells what is wrong
     return names if isinstance(names, list) and all(isinstance(each, str) for each in names) else None
+
+
+def _of_one_class(y: Any, classes: Any) -> list[str]:
+    """What to say where all samples whose class the model knows are of one class."""
+    import numpy as np
+
+    from gsat.estimators.judged import of_one_class
+
+    truth = np.asarray(y).astype(str)
+    names, counts = np.unique(truth[np.isin(truth, classes.astype(str))], return_counts=True)
+    return [of_one_class(names[0], int(counts[0]), "labelled")] if len(names) == 1 and counts[0] > 1 else []
 
 
 def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:
