@@ -154,6 +154,10 @@ Seed = Annotated[
 Threads = Annotated[
     int | None, typer.Option(help="Threads of torch, on which the last bits depend; default: what torch takes.")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Where torch computes: cpu (default), cuda, cuda:1, ..., or auto, a GPU where there is one."),
+]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
 Strength = Annotated[
     str, typer.Option(help="How hard attacks search: fast (one search), standard or strong (the worst of several).")
