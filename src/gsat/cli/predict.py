@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run of `gsat train`, or of a saved classifier.")],
     data: Annotated[
-        str, typer.Argument(help="The new samples: .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder.")
+        str,
+        typer.Argument(
+            help="The new samples: .h5ad, .zarr, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The table: id, prediction, and p_ of each class.")] = Path(
         "predictions.csv"
