@@ -21,17 +21,9 @@ def use_device(device: str | None, precision: str = "float32") -> Any:
     if word == "cpu":
         return None
 
-    import torch
+    from gsat.training.devices import use_device as use
 
-    found = _checks.device("--device", device)
-    if found.type == "cuda":
-        torch.cuda.set_device(found)
-    if precision == "tf32":
-        if found.type != "cuda":
-            raise ValueError(f"--precision tf32 is of CUDA's tensor cores, and --device {device} found the CPU alone")
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
-    return found
+    return use(word, tf32=precision == "tf32")
 
 
 def put(classifier: Any, device: Any) -> None:
