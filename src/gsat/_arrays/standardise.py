@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from gsat._arrays.chunks import at_a_time, pieces
+from gsat._arrays.chunks import at_a_time, on_disk, pieces
 
 MANY = 2**23  # numbers in the rows that are asked for at once
 Column = NDArray[np.float32]  # a number for each of the d columns
@@ -25,6 +25,7 @@ class Standardised:
 
     def __init__(self, X: Any, mean: Column, scale: Column, in_shape: Sequence[int] | None = None) -> None:
         self.X, self.mean, self.scale = X, mean, scale
+        self.on_disk = on_disk(X)
         self.mean_norm: float | None = None  # E‖X‖₂, where someone has taken the pass over the data that it needs
         self.shape: tuple[int, ...] = (int(X.shape[0]), *(X.shape[1:] if in_shape is None else in_shape))
 
