@@ -255,7 +255,7 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "h5ad empty": (damaged(samples.write_h5ad, "bad.h5ad", EMPTY), "{} must be a whole HDF5 file, got: "),
     "h5ad words": (damaged(samples.write_h5ad, "bad.h5ad", WORDS), "{} must be a whole HDF5 file, got: "),
     "h5ad cut": (damaged(samples.write_h5ad, "bad.h5ad", CUT), "{} must be a whole HDF5 file, got: "),
-    "h5ad no obs": (h5ad(lambda f, d: f.pop("obs")), "{} must be written by anndata, got an HDF5 file without .obs"),
+    "h5ad no obs": (h5ad(lambda f, d: f.pop("obs")), "{} must be written by anndata, got a file without .obs"),
     "h5ad no X": (
         h5ad(lambda f, d: f.pop("X")),
         "{} must have a matrix .X, or layer= must name one of its layers: none",

@@ -11,6 +11,7 @@ import typer
 from gsat import _checks, _defaults
 from gsat.cli import options
 from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, processes, user_errors
+from gsat.cli.devices import put, use_device
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.source import Source, verify
@@ -44,6 +45,7 @@ def attack(
     out: Annotated[Path | None, typer.Option(help="A table of its own; default: added to the run's.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: options.Seed = 0,
+    device: options.Device = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the table instead of adding to it.")] = False,
@@ -58,6 +60,7 @@ def attack(
     _checks.one_of("--group", group, ("own", "shared"))
     if processes() > 1 and group == "own":
         fail("gsat attack needs --group shared in several processes, each of which would attack all samples otherwise")
+    place = use_device(device)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(
@@ -90,6 +93,7 @@ def attack(
             "the samples each in its own way; gsat train --choose --combine best makes a run that can be attacked, and "
             "in Python gsat.load(run).estimators_[0] is the best member"
         )
+    put(classifier, place)
     to = run / "results.csv" if out is None else out
     if out is None and not force:
         _earlier(to)  # a table of something else is told before anything is attacked

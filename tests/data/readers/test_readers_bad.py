@@ -323,7 +323,7 @@ def replaced(file, key, value):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda file: file.pop("obs"), r" must be written by anndata, got an HDF5 file without .obs; it has 'X', "),
+        (lambda file: file.pop("obs"), r" must be written by anndata, got a file without .obs; it has 'X', "),
         (
             lambda file: file["var"].attrs.pop("encoding-type"),
             r" must be written by anndata 0.7 or later, got an older .var",
