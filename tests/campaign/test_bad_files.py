@@ -339,14 +339,14 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "loop": (link("bad.csv"), "{} is a link that leads back to itself"),
     "to nowhere": (link("nowhere.csv"), "is missing|is a link to nowhere.csv, which is missing"),
     "pipe": (pipe, "{} is a named pipe, not a file"),
-    "device": (link("/dev/zero", "bad.npz"), " is a device, not a file| must end in one of .h5ad, .bed, .csv"),
+    "device": (link("/dev/zero", "bad.npz"), " is a device, not a file| must end in one of .h5ad, .zarr, .bed, .csv"),
     "nobody's home": (
         lambda folder: "~nosuchuser/x.csv",
         "~nosuchuser/x.csv must start with the home folder of a user",
     ),
     "ending": (
         text(TEXT, "bad.xls"),
-        "{} must end in one of .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .mtx, .npz, got '.xls'",
+        "{} must end in one of .h5ad, .zarr, .bed, .csv, .tsv, .xlsx, .parquet, .mtx, .npz, got '.xls'",
     ),
     "long name": (lambda folder: folder / ("x" * 300 + ".csv"), "File name too long"),
 }
