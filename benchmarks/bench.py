@@ -22,7 +22,7 @@ import scaling
 import searching
 import table
 from plan import QUICK, Plan
-from timing import CLOCKS
+from timing import CLOCKS, processor
 
 PARTS = {
     "images": iteration.images,
@@ -63,19 +63,11 @@ def described(plan: Plan, command: list[str]) -> dict[str, Any]:
     packages = ("torch", "numpy", "torchattacks", "adversarial-robustness-toolbox")
     return {
         "command": shlex.join(["python", "benchmarks/bench.py", *command[1:]]),
-        "machine": {"system": platform.system(), "processor": _processor()},
+        "machine": {"system": platform.system(), "processor": processor()},
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
         "plan": vars(plan),
     }
-
-
-def _processor() -> str:
-    """Its name where Linux tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def _version(package: str) -> str | None:

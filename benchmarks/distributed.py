@@ -1,6 +1,6 @@
 """Several processes: what is sent for one group, and how long it takes, by structure; the cost of 50 machines on paper.
 
-    python benchmarks/distributed.py [--features 500 --hidden 50 --group-size 400 --groups 3]
+    python benchmarks/distributed.py [--features 500 --hidden 50 --group-size 400 --out results/distributed.csv]
 
 Bytes and exchanges: one group over two processes (group="shared"), for each gradient of the inner problem, without
 those of the weights. "layer" is a network that begins with a linear layer, in whose row space (hidden) the problem is
@@ -12,6 +12,9 @@ messages for R machines.
 """
 
 import argparse
+import csv
+import json
+import os
 import statistics
 import tempfile
 import time
@@ -23,6 +26,7 @@ import torch.multiprocessing as mp
 from torch import nn
 
 import gsat
+from timing import processor
 
 COSTS = {
     "universal": gsat.Universal(),
@@ -58,12 +62,12 @@ class Counted:
         self.inner(v, *args, **options)
 
 
-def work(rank: int, world: int, folder: str, options: argparse.Namespace) -> None:
+def work(rank: int, world: int, folder: str, m: int, options: argparse.Namespace) -> None:
     """Each structure on each path: gradients, exchanges, bytes and seconds for a group, into a file."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet{world}", rank=rank, world_size=world)
     torch.manual_seed(0)
-    d, m = options.features, options.group_size
+    d = options.features
     net = nn.Sequential(nn.Linear(d, options.hidden), nn.ELU(), nn.Linear(options.hidden, 5))
     y = torch.randint(5, (m,))
     x = torch.randn(m, d) + 2 * nn.functional.one_hot(y, d)
@@ -94,19 +98,14 @@ def on_paper(gradients: int, exchanges: int, size: int) -> float:
     return exchanges * 2 * (MACHINES - 1) * LATENCY + 2 * size / BANDWIDTH
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=int, default=500)
-    parser.add_argument("--hidden", type=int, default=50)
-    parser.add_argument("--group-size", type=int, default=400)
-    parser.add_argument("--groups", type=int, default=3)
-    options = parser.parse_args()
+def measured(m: int, options: argparse.Namespace) -> dict[int, dict[tuple[str, str], tuple]]:
+    """What 1, 2 and 4 processes need for a group of m samples, printed."""
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        found = {}
         for world in (1, 2, 4):
-            mp.start_processes(work, (world, folder, options), nprocs=world, start_method="fork")
+            mp.start_processes(work, (world, folder, m, options), nprocs=world, start_method="fork")
             found[world] = torch.load(Path(folder) / f"{world}.pt")
-    print(f"{options.group_size} samples, {options.features} features, {options.hidden} hidden units, one thread each")
+    print(f"{m} samples, {options.features} features, {options.hidden} hidden units, one thread each")
     print(
         f"{'':42}exchanges and bytes   wall, ms, in 1, 2, 4 processes     processor, ms         {MACHINES} machines, ms"
     )
@@ -117,6 +116,40 @@ def main() -> None:
             f"{wall:>30}{busy:>30}{1000 * on_paper(gradients, exchanges, size):12.0f}"
         )
     print("exchanges and bytes are for each gradient")
+    return found
+
+
+def write(options: argparse.Namespace, tables: list[tuple[int, dict[int, dict[tuple[str, str], tuple]]]]) -> None:
+    """The tables as one, and beside it the sizes, the machine, and how much else was running."""
+    rows = []
+    for m, found in tables:
+        for (path, structure), (gradients, exchanges, size, _) in found[2].items():
+            row = {"group_size": m, "model": path, "structure": structure, "gradients": gradients}
+            row |= {"exchanges": round(exchanges / gradients, 2), "bytes": round(size / gradients)}
+            for clock, name in enumerate(("wall", "processor")):
+                times = {world: found[world][path, structure][3][clock] for world in found}
+                row |= {f"{name}_ms_{world}": round(1000 * seconds, 1) for world, seconds in times.items()}
+            rows.append(row | {f"machines_{MACHINES}_ms": round(1000 * on_paper(gradients, exchanges, size))})
+    with options.out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    about = {name: value for name, value in vars(options).items() if name != "out"} | {"torch": torch.__version__}
+    about |= {"processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[1]}
+    options.out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=int, default=500)
+    parser.add_argument("--hidden", type=int, default=50)
+    parser.add_argument("--group-size", type=int, nargs="+", default=[400])
+    parser.add_argument("--groups", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="a table (CSV) of what is printed, and a JSON of the machine")
+    options = parser.parse_args()
+    tables = [(m, measured(m, options)) for m in options.group_size]
+    if options.out is not None:
+        write(options, tables)
 
 
 if __name__ == "__main__":

@@ -73,15 +73,17 @@ def _run(function: Callable[..., Any], rank: int, world: int, rendezvous: Path, 
     dist.destroy_process_group()
 
 
-def commands(world: int, folder: Path, *arguments: str) -> list[tuple[int, str]]:
-    """Exit code and output of the command `gsat` in `world` processes, as torchrun starts it."""
+def commands(
+    world: int, folder: Path, *arguments: str, before: Callable[[], None] | None = None
+) -> list[tuple[int, str]]:
+    """Exit code and output of the command `gsat` in `world` processes, as torchrun starts it; `before` runs in each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = []
     for rank in range(world):
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        args = ({name: str(value) for name, value in names.items()}, folder / f"output{rank}", arguments)
+        args = ({name: str(value) for name, value in names.items()}, folder / f"output{rank}", arguments, before)
         processes.append(FORKS.Process(target=_command, args=args))
         processes[-1].start()
     found = []
@@ -91,8 +93,12 @@ def commands(world: int, folder: Path, *arguments: str) -> list[tuple[int, str]]
     return found
 
 
-def _command(environment: dict[str, str], output: Path, arguments: tuple[str, ...]) -> None:
+def _command(
+    environment: dict[str, str], output: Path, arguments: tuple[str, ...], before: Callable[[], None] | None
+) -> None:
     os.environ.update(environment)
+    if before is not None:
+        before()
     with output.open("w", encoding="utf-8") as sys.stdout:
         sys.stderr, sys.argv = sys.stdout, ["gsat", *arguments]
         main()

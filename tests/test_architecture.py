@@ -38,7 +38,7 @@ WITH_MORE = {  # the rest: torch alone
 NEVER = {"data": {"torch"}, "cli": {"torch"}}  # not even inside a function: wrong data is told before torch is loaded
 EXPERIMENTING = {"compare", "demo", "reproduce", "check"}  # the commands that may import experiments
 LONGEST = 300  # lines of a module
-CORE, MOST = ("costs", "solvers", "shortcuts", "_arrays", "adversary"), 2500  # lines of all of these
+CORE, MOST = ("costs", "solvers", "shortcuts", "_arrays", "adversary"), 2600  # lines of all of these
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 

@@ -60,6 +60,57 @@ def test_one_of_names_what_is_allowed():
         _checks.one_of("rule", "PGD", NAMES)
 
 
+@pytest.fixture
+def gpus(monkeypatch):
+    """Lets torch say that there are two CUDA devices, the second of them current; outside torchrun."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+
+@pytest.mark.parametrize("value", ["tpu", "CUDA", "cuda:", "cuda:-1", "cuda:1.5", "cuda:12345", "", 3, True, b"cpu"])
+def test_what_is_no_device_is_refused(value):
+    with pytest.raises(ValueError, match=r"^device must be cpu, cuda, cuda:NUMBER or auto, got "):
+        _checks.device("device", value)
+
+
+@pytest.mark.parametrize("value", ["mps", torch.device("mps")])
+def test_a_gpu_without_float64_is_refused(value):
+    with pytest.raises(ValueError, match=r"^--device must be .* got .*mps.*; GPUs of Apple have no float64"):
+        _checks.device_word("--device", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("cuda", 1), ("auto", 1), ("cuda:0", 0), (torch.device("cuda", 0), 0), (torch.device("cuda"), 1)],
+)
+def test_a_device_that_is_there(value, number, gpus):
+    assert _checks.device("device", value) == torch.device("cuda", number)
+    assert _checks.device("device", None) == _checks.device("device", torch.device("cpu")) == torch.device("cpu")
+
+
+def test_each_process_of_torchrun_has_the_gpu_of_its_number(gpus, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert _checks.device("device", "cuda") == _checks.device("device", "auto") == torch.device("cuda", 0)
+    assert _checks.device("device", "cuda:1") == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    message = "device must be one of 2 CUDA devices, cuda:0 to cuda:1, got 'cuda' for the process with LOCAL_RANK 2"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        _checks.device("device", "cuda")
+
+
+def test_a_gpu_that_is_not_there(gpus, monkeypatch):
+    with pytest.raises(ValueError, match=r"device must be one of 2 CUDA devices, cuda:0 to cuda:1, got 'cuda:2'$"):
+        _checks.device("device", "cuda:2")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _checks.device("device", "auto") == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"device must be cpu where torch \(.*\) finds no CUDA device, got 'cuda:1'"):
+        _checks.device("device", "cuda:1")
+
+
 def test_numbers_and_names_are_checked_without_torch():
     code = """
 import sys
@@ -67,6 +118,7 @@ from gsat import _checks
 _checks.number("rho", 2, above=1)
 _checks.count("k", 3, least=1)
 _checks.attack_text("pgd@0.1", ["pgd"])
+_checks.device_word("device", "cuda:1")
 sys.exit("torch" in sys.modules or "numpy" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,9 +1,14 @@
 """The code in README and in the docs runs as it stands."""
 
 import re
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+
+import gsat
 
 ROOT = Path(__file__).parents[1]
 API = sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs" / "api").glob("*.md") if page.stem != "index")
@@ -26,8 +31,9 @@ PAGES = [
 ]
 
 
-def python_blocks(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+def python_blocks(page: str, language: str = "python") -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -39,13 +45,75 @@ def test_the_code_on_the_page_runs(page, capsys):
     assert capsys.readouterr().out.strip()  # each page prints what it found
 
 
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """The working folder of a run that torchrun would have started with one process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    about = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": 0, "WORLD_SIZE": 1}
+    for name, value in about.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def machine_blocks():
+    """The code of the page on several machines that needs more than one process, or a library that is not here."""
+    found = python_blocks("docs/guide/machines.md", "py")
+    assert len(found) == 6
+    return found
+
+
+def given():
+    """What stands before the blocks in somebody's own script."""
+    table = gsat.data.make_batches(60, 6)
+    X, y = torch.from_numpy(table.X), torch.from_numpy(table.codes)
+    model = gsat.models.build("elu", X.shape[1:], len(table.classes), seed=0, hidden=8)
+    return {"torch": torch, "gsat": gsat, "model": model, "X": X, "y": y, "eps": 0.1 * gsat.mean_norm(X)}
+
+
+def test_training_by_several_processes_runs_with_one(alone):
+    names = given()
+    before = {name: value.clone() for name, value in names["model"].state_dict().items()}
+    exec(compile(machine_blocks()[0], "machines", "exec"), names)
+    assert len(names["history"]) == 1000
+    assert (alone / "runs" / "z").is_dir()
+    assert any(not torch.equal(value, before[name]) for name, value in names["model"].state_dict().items())
+
+
+def test_attacking_by_several_processes_runs_with_one(alone):
+    names = given()
+    exec(compile(machine_blocks()[1], "machines", "exec"), names)
+    assert names["table"]["attack"].tolist() == ["none", "universal", "universal-all", "low-rank"]
+    assert names["table"]["accuracy"].between(0, 1).all()
+
+
+def test_the_step_for_lightning_runs_without_it(alone):
+    torch.distributed.init_process_group("gloo")
+    names = given()
+    exec(compile(machine_blocks()[2], "machines", "exec"), names)
+    adversary = gsat.Adversary(gsat.LowRank(), lam=0.3, group="shared")
+    module = SimpleNamespace(adversary=adversary, net=names["model"])
+    loss = names["training_step"](module, (names["X"], names["y"]), 0)
+    clean = torch.nn.functional.cross_entropy(names["model"](names["X"]), names["y"])
+    assert loss > clean  # at the perturbed samples
+    assert loss.requires_grad
+
+
+def test_what_needs_other_libraries_and_machines_compiles():
+    accelerate, *dask = machine_blocks()[3:]
+    assert "accelerator.backward" in accelerate
+    assert all("dask.distributed" in block for block in dask)
+    for block in (accelerate, *dask):
+        compile(block, "machines", "exec")
+
+
 def test_the_cost_of_the_page_is_used_by_every_solver():
     names = {"__name__": "page"}
     exec(compile(python_blocks("docs/add_a_cost.md")[0], "add_a_cost", "exec"), names)
-    import torch
-
-    import gsat
-
     torch.manual_seed(0)
     slope = torch.randn(7, 9, dtype=torch.float64)
     x = torch.zeros(7, 9, dtype=torch.float64)

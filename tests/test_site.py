@@ -142,6 +142,16 @@ def test_lines_are_at_most_110_characters():
     assert long == []
 
 
+def test_the_code_of_tutorials_fits_beside_both_sidebars():
+    """docs/_static/gsat.css sets the size of letters for lines of 88 characters."""
+    pages = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+    cells = {page: re.findall(r"^```\{code-cell\}\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S) for page in pages}
+    assert sum(map(len, cells.values())) > 30
+    code = {page: [re.sub(r"^---\n.*?^---\n", "", cell, flags=re.M | re.S) for cell in cells[page]] for page in pages}
+    lines = [f"{page.name}: {line}" for page in pages for cell in code[page] for line in cell.splitlines()]
+    assert [line for line in lines if len(line.partition(": ")[2]) > 88] == []
+
+
 def test_versions_agree():
     """The citation has the version of the package, and hooks before a commit those of constraints.txt."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

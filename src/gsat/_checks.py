@@ -7,14 +7,18 @@ the command line finds a wrong option before torch is loaded.
 from __future__ import annotations
 
 import math
+import os
+import re
 import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
+DEVICES = "cpu, cuda, cuda:NUMBER or auto"
 FLOAT32 = 3.4028234663852886e38  # the largest number of that kind
 SHOWN = 200  # characters of a value in a message
 
@@ -69,6 +73,37 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
     return str(value)
+
+
+def device_word(name: str, value: Any) -> str:
+    """The name of a device: "cpu" for None, "cuda", "cuda:1", ..., or "auto". Whether it is there, `device` tells."""
+    word = "cpu" if value is None else str(value) if type(value).__name__ == "device" else value
+    if not isinstance(word, str) or not re.fullmatch(r"cpu|auto|cuda(:[0-9]{1,4})?", word):
+        why = "; GPUs of Apple have no float64, in which norms and prices are kept" if word in ("mps", "mps:0") else ""
+        raise ValueError(f"{name} must be {DEVICES}, got {shown(value)}{why}")
+    return word
+
+
+def device(name: str, value: Any) -> torch.device:
+    """The device that `device_word` allows, which must be there.
+
+    None is the CPU, "auto" a GPU where there is one. Of several processes that torchrun started on a machine each has
+    the GPU of its number (LOCAL_RANK) for "cuda" and "auto"; else "cuda" is torch's current one.
+    """
+    import torch
+
+    word = device_word(name, value)
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if word == "cpu" or (word == "auto" and not there):
+        return torch.device("cpu")
+    if not there:
+        raise ValueError(f"{name} must be cpu where torch ({torch.__version__}) finds no CUDA device, got {word!r}")
+    own = os.environ.get("LOCAL_RANK", "") if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+    number = word.partition(":")[2] or own or str(torch.cuda.current_device())
+    if int(number) >= there:
+        whose = f" for the process with LOCAL_RANK {own}" if own and ":" not in word else ""
+        raise ValueError(f"{name} must be one of {there} CUDA devices, cuda:0 to cuda:{there - 1}, got {word!r}{whose}")
+    return torch.device("cuda", int(number))
 
 
 def not_anndata(name: str, value: Any, instead: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -152,16 +153,17 @@ def shared(ranks: Ranks) -> Iterator[None]:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
+def joined(patience: timedelta | None = None) -> Iterator[Ranks]:
     """A block with all ranks in a process group of its own: whoever leaves it closes the connection.
 
-    The others, which wait for a sum, then get `RankLeft` and leave too, instead of waiting for ever.
+    The others, which wait for a sum, then get `RankLeft` and leave too, instead of waiting for ever. One that is silent
+    for longer than `patience`, by default that of torch.distributed, counts as one that has left.
     """
     if Ranks.of().alone:
         yield ALONE
         return
     with _told():
-        ranks = Ranks.of(dist.new_group())
+        ranks = Ranks.of(dist.new_group(timeout=patience))
     Ranks.of().any(False)  # all are connected: one that leaves at once is not taken for one that never came
     try:
         yield ranks

@@ -255,7 +255,7 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "h5ad empty": (damaged(samples.write_h5ad, "bad.h5ad", EMPTY), "{} must be a whole HDF5 file, got: "),
     "h5ad words": (damaged(samples.write_h5ad, "bad.h5ad", WORDS), "{} must be a whole HDF5 file, got: "),
     "h5ad cut": (damaged(samples.write_h5ad, "bad.h5ad", CUT), "{} must be a whole HDF5 file, got: "),
-    "h5ad no obs": (h5ad(lambda f, d: f.pop("obs")), "{} must be written by anndata, got an HDF5 file without .obs"),
+    "h5ad no obs": (h5ad(lambda f, d: f.pop("obs")), "{} must be written by anndata, got a file without .obs"),
     "h5ad no X": (
         h5ad(lambda f, d: f.pop("X")),
         "{} must have a matrix .X, or layer= must name one of its layers: none",
@@ -339,14 +339,14 @@ BAD = {  # name: how to write it, what is said; "{}" is the path
     "loop": (link("bad.csv"), "{} is a link that leads back to itself"),
     "to nowhere": (link("nowhere.csv"), "is missing|is a link to nowhere.csv, which is missing"),
     "pipe": (pipe, "{} is a named pipe, not a file"),
-    "device": (link("/dev/zero", "bad.npz"), " is a device, not a file| must end in one of .h5ad, .bed, .csv"),
+    "device": (link("/dev/zero", "bad.npz"), " is a device, not a file| must end in one of .h5ad, .zarr, .bed, .csv"),
     "nobody's home": (
         lambda folder: "~nosuchuser/x.csv",
         "~nosuchuser/x.csv must start with the home folder of a user",
     ),
     "ending": (
         text(TEXT, "bad.xls"),
-        "{} must end in one of .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .mtx, .npz, got '.xls'",
+        "{} must end in one of .h5ad, .zarr, .bed, .csv, .tsv, .xlsx, .parquet, .mtx, .npz, got '.xls'",
     ),
     "long name": (lambda folder: folder / ("x" * 300 + ".csv"), "File name too long"),
 }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import gsat
 from gsat import registry
 from gsat.cli import app
+from gsat.cli.devices import put
 from gsat.cli.folders import RUN_FILES
 from gsat.experiments import demonstration
 
@@ -269,6 +271,15 @@ def test_resume_needs_the_same_options(trained, tmp_path):
         (["train", "digits", "--model", "vgg"], "model must be one of elu, alexnet"),
         (["train", "digits", "--solver", "newton"], "solver must be one of proximal, admm, admm-paper, linearised"),
         (["train", "digits", "--budget", "0"], "budget must be > 0, got 0.0"),
+        (["train", "nowhere.csv", "--device", "tpu"], "--device must be cpu, cuda, cuda:NUMBER or auto, got 'tpu'"),
+        (["train", "nowhere.csv", "--device", "cuda"], "--device must be cpu where torch .* finds no CUDA device"),
+        (["train", "nowhere.csv", "--precision", "tf32"], "--precision tf32 is of CUDA's tensor cores: give --device"),
+        (["train", "nowhere.csv", "--precision", "tf32", "--device", "auto"], "--device auto found the CPU alone"),
+        (["train", "digits", "--precision", "bf16"], "--precision must be one of float32, tf32, got 'bf16'"),
+        (["train", "digits", "--defence", "linear", "--device", "auto"], "--device is for networks: leave it out"),
+        (["train", "digits", "--choose", "--precision", "float32"], "--precision is for one training"),
+        (["attack", "nowhere", "--device", "mps"], "--device must be .* got 'mps'; GPUs of Apple have no float64"),
+        (["predict", "nowhere", "new.csv", "--device", "cuda:0"], "--device must be cpu where torch"),
         (["attack", "nowhere"], "nowhere"),
         (["compare", "digits", "--attacks", "low-rank:x"], 'an attack must read "name"'),
         (["compare", "digits", "--attacks", "hammer"], "attack must be one of universal, .*got 'hammer'"),
@@ -278,8 +289,35 @@ def test_resume_needs_the_same_options(trained, tmp_path):
 )
 def test_bad_input_is_named(args, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert re.search(message, run(*args, code=2).output.replace("\n", " "))
     assert not list(tmp_path.glob("runs/*/model"))
+
+
+def test_a_gpu_is_taken_where_there_is_one(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    out = tmp_path / "auto"
+    run("train", "digits", "--defence", "low-rank", "--out", out, *QUICK, "--device", "auto")
+    assert json.loads((out / "config.json").read_text())["device"] == "auto"
+    weights = [gsat.load(each).module_.state_dict() for each in (trained, out)]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    text = run("train", "digits", "--defence", "low-rank", "--out", out, *QUICK, "--resume", code=2).output
+    assert "device was 'auto', is None" in text
+    small = ["--n", "40", "--steps", "2", "--strength", "fast", "--json"]
+    rows = [run("attack", out, *small, "--device", word, "--force").stdout for word in ("cpu", "auto")]
+    assert rows[0] == rows[1]
+
+
+def test_a_classifier_and_an_average_move_to_a_device():
+    table = gsat.data.make_batches(60, 5)
+    members = [gsat.ERMClassifier(n_outer=2, random_state=seed).fit(table.X, table.y) for seed in range(2)]
+    put(SimpleNamespace(estimators_=members), torch.device("meta"))
+    assert {weight.device.type for one in members for weight in one.module_.parameters()} == {"meta"}
+    one = gsat.ERMClassifier(n_outer=2, random_state=0).fit(table.X, table.y)
+    put(one, None)
+    assert {weight.device.type for weight in one.module_.parameters()} == {"cpu"}
+    put(one, torch.device("meta"))
+    assert {weight.device.type for weight in one.module_.parameters()} == {"meta"}
 
 
 def test_a_damaged_model_is_refused(trained, tmp_path):

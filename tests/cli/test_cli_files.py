@@ -330,7 +330,7 @@ def test_select_counts_snps(tmp_path):
         (["train", "cells.h5ad", "--label", "cell_type", "--batch", "donor", "--test-batch", "d9"], r"one of 'd0', "),
         (["train", "cells.h5ad", "--label", "cell_type", "--test-fraction", "1"], r"test_fraction must leave"),
         (["train", "cells.csv", "--label", "gene1"], r"column 'cell_type' must be a number, got"),
-        (["train", "cells.xls", "--label", "x"], r"must end in one of .h5ad, .bed"),
+        (["train", "cells.xls", "--label", "x"], r"must end in one of .h5ad, .zarr, .bed"),
         (["train", "absent.h5ad", "--label", "x"], r"absent.h5ad is missing"),
         (["predict", "nowhere", "new.h5ad"], r"nowhere must be a folder with model.json"),
         (["predict", "run", "absent.csv"], r"absent.csv is missing"),

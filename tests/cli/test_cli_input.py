@@ -205,6 +205,16 @@ def test_unsure_predictions_are_unassigned(folder, normalised, tmp_path):
     )
 
 
+def test_an_accuracy_on_new_samples_of_one_class_is_told(normalised, folder, tmp_path):
+    frame = pd.read_csv(folder / "new.csv")
+    alone = frame[frame["kind"] == "T"]
+    alone.to_csv(tmp_path / "t.csv", index=False)
+    told = f"all {len(alone)} labelled samples are of one class, T: always saying T would be right on all of them"
+    args = ["--label", "kind", "--out", tmp_path / "p.csv", "--force"]
+    assert told in said("predict", normalised, tmp_path / "t.csv", *args)
+    assert "of one class" not in said("predict", normalised, folder / "new.csv", *args)
+
+
 def test_raw_of_anndata_is_a_layer(tmp_path):
     X, known = counts(4)
     index = pd.Index(known["cell"].to_numpy(dtype=object), dtype=object)

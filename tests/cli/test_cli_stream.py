@@ -1,6 +1,7 @@
 """Commands on samples that stay in their file give what they give in memory."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from safetensors.numpy import load_file
 from test_cli import run
 from test_cli_files import genotypes
 
+from gsat.experiments import checking
 from stored import write_cells, write_kind
 
 OPTIONS = ("--label", "type", "--batch", "donor")
@@ -66,6 +68,18 @@ def test_a_model_is_the_same_wherever_its_samples_are(path, tmp_path, more):
         metrics.pop("logistic")
         known = json.loads((out / "trained_on.json").read_text())
         found.append([load_file(next((out / "model").glob("*.safetensors"))), kept, metrics, told, known])
+    alike(*found)
+
+
+def test_a_check_is_the_same(path, tmp_path, monkeypatch):
+    few = {"budgets": (0.1,), "metric_budgets": (0.1,), "lengths": (1.0,), "cs": (0.1,), "shrinkages": (0.3,)}
+    monkeypatch.setattr(checking, "QUICK", replace(checking.QUICK, **few, n_outer=6, n_inner=2, folds=1))
+    found = []
+    for stream in STREAMS:
+        out = tmp_path / stream
+        run("check", path, *OPTIONS, "--quick", "--max-batches", 2, "--jobs", 1, "--out", out, stream)
+        found.append({file.name: pd.read_csv(file) for file in out.glob("*.csv")})
+    assert found[0]
     alike(*found)
 
 

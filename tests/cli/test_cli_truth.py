@@ -1,6 +1,7 @@
 """What `gsat train` says of its result: held-out batches, intervals, logistic regression beside it, and warnings."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -111,6 +112,19 @@ def test_a_confounded_table_is_told(tmp_path):
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--out", tmp_path / "run"))
     assert "label and batch are confounded: the batch alone gives the label of 100% of the samples" in text
     assert "a single class in batches lab0, lab1, lab2, lab3" in text
+    assert re.search(r"test accuracy [\d.]+% \([\d. to]+\), 30 samples of one class", text)
+    warned = "samples are of one class, cold: always saying cold would be right on all of them"
+    assert f"all 30 test {warned}" in text
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert any(warned in one for one in found["warnings"])
+    assert found["test"]["accuracy"] is not None
+    assert found["test"]["balanced_accuracy"] is found["logistic"]["balanced_accuracy"] is None
+    assert found["training"]["balanced_accuracy"] is not None
+    run("report", tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    visible = page[page.index("<body") : page.index('<script id="data"')].lower()
+    assert f"all 30 test {warned}" in visible
+    assert "every class alike" not in visible
     kind = np.repeat([0, 1], 60)
     samples(tmp_path / "x.csv", kind=kind, lab=kind)
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--out", tmp_path / "two"))
@@ -130,6 +144,19 @@ def test_nothing_learnt_and_one_class_are_told(tmp_path):
     text = said(run("train", tmp_path / "x.csv", *COLUMNS, "--n-outer", "60", "--eta0", "0.01", "--defence", "erm",
                     "--model", "elu", "--out", tmp_path / "one", "--group-size", "20"))  # fmt: skip
     assert "near chance" in text or "one class is predicted" in text
+
+
+def test_a_class_that_is_never_recognised_is_told(tmp_path):
+    """Of the class that is rare no sample is told from the one it is like."""
+    frame = samples(tmp_path / "x.csv", n=240)
+    rare = frame.groupby(["lab", "kind"]).head(1).query("kind == 'warm'").assign(kind="hot")
+    pd.concat([frame, rare]).to_csv(tmp_path / "x.csv", index=False)
+    text = said(run("train", tmp_path / "x.csv", *COLUMNS, *QUICK, "--n-outer", "60", "--out", tmp_path / "run"))
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert [each["recall"]["value"] for each in found["test"]["per_class"] if each["class"] == "hot"] == [0]
+    sentence = "the model recognises no sample of class hot (0 of 1) among the test samples"
+    assert sentence in text
+    assert sentence in found["warnings"]
 
 
 def test_an_adversary_that_moved_nothing_is_told(tmp_path):

@@ -309,11 +309,11 @@ def test_rows_beside_a_table_hold_all_its_numbers(tmp_path):
         data.load(path, **options)
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("cells.zarr", "anndata.read_zarr"), ("X.npy", "numpy.savez")])
-def test_what_is_not_read_is_told_with_a_way_out(tmp_path, name, remedy):
-    (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=rf"must end in one of .*, got '\.\w+'; .*{remedy}"):
-        data.load(tmp_path / name, stream=True)
+def test_what_is_not_read_is_told_with_a_way_out(tmp_path):
+    np.save(tmp_path / "X.npy", np.zeros((4, 2)))
+    message = r"must end in one of .*, got '\.npy'; .* has no labels: numpy\.savez\(.*X=X, y=y\).*mmap_mode=\"r\""
+    with pytest.raises(ValueError, match=message):
+        data.load(tmp_path / "X.npy", stream=True)
 
 
 def test_matrices_of_one_file_have_rows_of_their_own(tmp_path):

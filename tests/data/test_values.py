@@ -42,4 +42,4 @@ def test_genotypes_without_missing_ones_are_as_those_with_means_in_their_place()
 def test_counts_are_told_from_their_logarithms():
     (said,) = of_new(looks(COUNTS), looks(np.log1p(COUNTS)), "none")
     assert "the new samples look like raw counts" in said
-    assert "the predictions mean nothing before they are alike" in said
+    assert "the predictions cannot be trusted before they are alike" in said

@@ -221,7 +221,7 @@ def test_the_result_reads_draws_and_keeps(tmp_path):
             "batch must have an entry for every sample, got 3 missing",
         ),
         ({"batch": np.arange(40)}, "batch must have 4 samples in each of two batches"),
-        ({"y": np.arange(40) % 2}, "confounded; leave out y"),
+        ({"y": np.arange(40) % 2}, "batch and label must share a class .* confounded; leave out the label"),
         ({"X": np.full((40, 3), np.nan)}, "X contains NaN"),
         ({"X": np.ones((40, 3))}, "X must have a feature that differs"),
         ({"max_rank": 0}, "max_rank must be >= 1, got 0"),

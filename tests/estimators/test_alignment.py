@@ -1,5 +1,7 @@
 """Features are matched by name, and doubtful ones are refused."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -70,3 +72,22 @@ def test_what_is_refused(data, classifier):
     raw.feature_names_in_ = np.array(NAMES, dtype=object)
     with pytest.raises(ValueError, match=r"needs a model with standardize=True"):
         align(raw, NAMES[1:], 5, "mean")
+
+
+def test_the_work_of_matching_grows_with_the_number_of_names_and_not_with_its_square(classifier):
+    calls = []
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            calls.append(self)
+            return super().__hash__()
+
+    names = [Counted(f"gene{j}") for j in range(300)]
+    model = copy.copy(classifier)
+    model.feature_names_in_, model.n_features_in_ = np.array(names, dtype=object), len(names)
+    found = align(model, [*names, Counted("other")], len(names) + 1)
+    assert found.extra == ("other",)
+    assert found.order.tolist() == list(range(300))
+    assert len(calls) < 10 * len(names)

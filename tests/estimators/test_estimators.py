@@ -434,8 +434,12 @@ def test_evaluate_takes_a_classifier(data, fitted):
         ({"alpha": 1.5}, "alpha must be >= 0 and <= 1, got 1.5"),
         ({"solver": "newton"}, "solver must be one of"),
         ({"n_outer": 0}, "n_outer must be >= 1, got 0"),
+        ({"device": "tpu"}, "device must be cpu, cuda, cuda:NUMBER or auto, got 'tpu'"),
+        ({"device": 3}, "device must be cpu, cuda, cuda:NUMBER or auto, got 3"),
+        ({"device": "cuda"}, r"device must be cpu where torch \(.*\) finds no CUDA device, got 'cuda'"),
     ],
 )
-def test_parameters_are_checked_in_fit(options, message, data):
+def test_parameters_are_checked_in_fit(options, message, data, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=message):
         gsat.GSATClassifier(**{**QUICK, **options}).fit(*data)

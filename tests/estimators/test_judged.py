@@ -51,6 +51,13 @@ def test_what_is_not_there_is_none():
     assert judged(CLASSES[:0], CLASSES[:0], CLASSES, None) is None
 
 
+def test_one_class_alone_has_no_balanced_accuracy():
+    """A model that names this class always would have 100 %."""
+    found = judged(np.array(["a"] * 5), np.array(["a"] * 4 + ["b"]), CLASSES, np.array([1, 1, 1, 2, 2]))
+    assert found["accuracy"]["value"] == 0.8
+    assert found["balanced_accuracy"] is None
+
+
 def test_the_interval_of_a_balanced_accuracy_covers():
     rng = np.random.default_rng(2)
     sizes, recalls = np.array([12, 40, 150]), np.array([0.9, 0.75, 0.97])

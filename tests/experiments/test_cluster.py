@@ -13,11 +13,12 @@ from dask.distributed import Client, LocalCluster, get_task_stream
 
 import gsat
 from gsat.estimators.from_table import Plan
-from gsat.experiments import checking
+from gsat.experiments import checking, transfer
 from gsat.experiments.check_methods import QUICK
 from gsat.experiments.comparing import Protocol, compare
-from gsat.experiments.plan import Piece, Place
-from gsat.experiments.runner import run
+from gsat.experiments.plan import Experiment, Order, Piece, Place
+from gsat.experiments.runner import reproduce, run
+from gsat.experiments.setting import SCALES, Arena, Scale
 
 TABLE = gsat.data.make_batches(90, 6)
 TINY = replace(QUICK, budgets=(0.1,), metric_budgets=(0.1,), lengths=(1.0,), cs=(1.0,), shrinkages=(0.6,), n_outer=4)
@@ -64,6 +65,26 @@ def test_choice(client: Client) -> None:
     assert tasks.data
     names = ["params", "mean_test_score", "mean_test_loss"]
     assert pd.DataFrame(two.cv_results_)[names].equals(pd.DataFrame(one.cv_results_)[names])
+
+
+def pieces(scale: Scale, seeds: int | None) -> list[Piece]:
+    """Two models and the attacks on them."""
+    plan = Plan("erm", n_outer=4, n_inner=2, group_size=20)
+    arena = Arena("digits", "digits", plan, n_test=40, n_validation=20, steps=2, grid=(0.1,), structures=("low-rank",))
+    given = {"arena": arena, "seed": 0, "sizes": [0.3]}
+    return [Piece(name, transfer.transferred, {**given, "defence": name}) for name in ("erm", "low-rank")]
+
+
+def test_reproduce(client: Client, tmp_path: Path) -> None:
+    own = Experiment("transfer", "title", "paper", pieces, transfer.finish)
+    one = reproduce(Order([own], SCALES["quick"], None, tmp_path / "one"))
+    with get_task_stream(client) as tasks, joblib.parallel_config(backend="dask"):
+        two = reproduce(Order([own], SCALES["quick"], None, tmp_path / "two"), jobs=2)
+    assert tasks.data
+    assert two["transfer"].headline == one["transfer"].headline
+    pd.testing.assert_frame_equal(two["transfer"].tables["results"], one["transfer"].tables["results"])
+    both = [pd.read_csv(tmp_path / place / "transfer" / "results.csv") for place in ("one", "two")]
+    pd.testing.assert_frame_equal(*both)
 
 
 def numbered(place: Place, n: int) -> pd.DataFrame:

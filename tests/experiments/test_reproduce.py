@@ -179,6 +179,23 @@ def test_the_digest_has_the_reference_strength_of_counts_and_the_largest_eps_too
     ]
 
 
+def test_attacks_on_columns_and_subspaces_of_the_elu_net_are_estimated_to_take_longer():
+    """A standard attack on 500 samples of MNIST took 0.3 (PGD), 0.9 (columns) and 1.1 (rank 5) seconds of one core."""
+    seconds = {
+        (arena.plan.model, sweep.attack): curves._attacking(arena, [sweep], "erm", 0).effort
+        for arena in image_arenas(SCALES["cpu"], "mnist")
+        for sweep in (
+            Sweep("universal", "universal", (0.05,), reference=0.05),
+            Sweep("group-sparse, pixels", "group-sparse", (50,), reference=50, eps=0.05, blocks=True),
+            Sweep("low-rank", "low-rank", (5,), reference=5, eps=0.05),
+        )
+    }
+    by_attack = {attack: time for (model, attack), time in seconds.items() if model == "elu"}
+    assert by_attack["group-sparse"] > 3 * by_attack["universal"]
+    assert by_attack["low-rank"] > 3 * by_attack["universal"]
+    assert len({time for (model, _), time in seconds.items() if model == "alexnet"}) == 1
+
+
 def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 

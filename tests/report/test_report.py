@@ -65,7 +65,9 @@ def test_every_part_has_an_entry_in_the_contents(page):
     parts = ("summary", "curves", "trade-off", "differences", "perturbations", "training", "timing")
     assert ids == {f"report-{part}" for part in (*parts, "tables", "settings")}
     assert {link["href"] for link in page.all("a")} == {"#main", *(f"#{key}" for key in ids)}
-    assert {"An experiment", "The paper: 91 %", "Here: 92 %", "First.", "Second.", "gsat something"} <= set(page.texts)
+    assert {"An experiment", "The paper: 91\u00a0%", "Here: 92\u00a0%", "First.", "Second.", "gsat something"} <= set(
+        page.texts
+    )
 
 
 def test_every_figure_has_an_element(page):
@@ -312,6 +314,33 @@ def test_a_run_shows_all_its_attacks(tmp_path):
     pgd = panels(read(tmp_path))[0]
     assert (pgd.x_label, sorted(pgd.rows["x"])) == ("size of the attack (1: mean norm of a sample)", [0, 0.1])
     assert "<h1>GSAT low-rank on digits</h1>" in build(tmp_path)
+
+
+def test_an_attack_that_stands_in_both_files_is_shown_once(tmp_path):
+    """Not as that of two seeds, whatever the last digits of its size."""
+    write_json(tmp_path / "config.json", {"data": "digits", "defence": "low-rank"})
+    row = {"attack": "universal", "strength": 1.5423271823343299, "eps": 1.5423271823343299, "accuracy": 0.5, "n": 30}
+    (tmp_path / "evaluations.jsonl").write_text(json.dumps({"key": "k", "row": row}))
+    pd.DataFrame([row, {**row, "attack": "none", "strength": 0.0, "eps": 0.0}]).to_csv(
+        tmp_path / "results.csv", index=False
+    )
+    (panel,) = panels(read(tmp_path))
+    assert panel.means()["count"].tolist() == [1, 1]
+    assert "seeds" not in build(tmp_path).partition('<script id="data"')[0]
+
+
+def test_one_rank_with_several_sizes_is_a_curve_over_the_sizes(tmp_path):
+    write_json(tmp_path / "config.json", {"data": "digits", "defence": "low-rank"})
+    row = {"attack": "low-rank", "strength": 5.0, "n": 30}
+    sizes = ((0.5, 0.7), (1.5, 0.3), (2.0, 0.2))
+    rows = [{**row, "eps": eps, "accuracy": accuracy} for eps, accuracy in sizes]
+    pd.DataFrame([{**row, "attack": "none", "strength": 0, "eps": 0, "accuracy": 0.9}, *rows]).to_csv(
+        tmp_path / "results.csv", index=False
+    )
+    (panel,) = panels(read(tmp_path))
+    assert panel.name == "Low-rank attack · rank 5"
+    assert panel.x_label == "eps"
+    assert panel.rows.set_index("x")["y"].to_dict() == {0.5: 70, 1.5: 30, 2: 20, 0: 90}
 
 
 def test_a_run_under_way_shows_its_training(tmp_path):

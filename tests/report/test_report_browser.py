@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import re
 import shutil
@@ -12,10 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
+from test_report_checked import content
 
 import gsat
 from gsat.report import build
-from result_folders import HOSTILE, comparison, diagnosed, experiment, hostile, judged_run
+from result_folders import HOSTILE, comparison, diagnosed, experiment, hostile, judged_run, write_json
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("experiment", "comparison", "hostile", "set", "results", "run", "shift", "hostile-run")
@@ -289,6 +291,52 @@ def test_narrow_screens_do_not_scroll_sideways(browser, pages, name):
         page.page.set_viewport_size({"width": width, "height": 800})
         page.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+BROKEN = """() => {
+  const found = [0, []];
+  const walker = document.createTreeWalker(document.querySelector("header"), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode())
+    for (const match of node.data.matchAll(/--[a-z][a-z-]*/g)) {
+      const range = document.createRange();
+      range.setStart(node, match.index);
+      range.setEnd(node, match.index + match[0].length);
+      found[0] += 1;
+      if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) found[1].push(match[0]);
+    }
+  return found;
+}"""
+
+
+def test_options_are_not_broken_where_lines_are(browser, tmp_path):
+    run = judged_run(tmp_path / "run")
+    found = json.loads((run / "metrics.json").read_text())
+    text = "take a larger --n-outer or --eta0, or --class-weight balanced (--test-batch, --test-fraction); "
+    found["warnings"] = [text * 5, f"x {text * 5}"]
+    found["held_out"]["why"] = text * 5
+    write_json(run / "metrics.json", found)
+    (tmp_path / "x.html").write_text(build(run), encoding="utf-8")
+    page = Opened(browser, tmp_path / "x.html")
+    for width in range(320, 900, 20):
+        page.page.set_viewport_size({"width": width, "height": 800})
+        assert page.page.evaluate(BROKEN) == [75, []]
+    page.context.close()
+
+
+def test_the_table_of_a_check_is_seen_whole(browser, tmp_path):
+    names = [f"method {place}" for place in range(23)]
+    rows = {"difference": None, "low": None, "high": None, "beats": False, "whole_batch": 0, "candidates": 3}
+    table = [{"method": name, "mean": 50.0 + place, **rows} for place, name in enumerate(names)]
+    units = [{"method": name, "lab 1": 50.0 + place} for place, name in enumerate(names)]
+    write_json(tmp_path / "metrics.json", content(table=table, batches=units))
+    write_json(tmp_path / "config.json", {"title": "Check of x.csv"})
+    (tmp_path / "x.html").write_text(build(tmp_path), encoding="utf-8")
+    page = Opened(browser, tmp_path / "x.html")
+    box = page.page.locator(".scroll").first
+    assert box.locator("tbody tr").count() == 23
+    assert box.locator("tbody tr").last.locator("strong").count() == 2  # the best mean, and the best of the batch
+    assert box.evaluate("box => box.scrollHeight - box.clientHeight") == 0
     page.context.close()
 
 

@@ -46,7 +46,7 @@ def test_the_page_of_a_check(folder):
     page = build(folder)
     assert page.index("<h1>Check of x.csv") < page.index("Logistic regression is as good: use it.")
     assert "About &lt;51&gt; %." in page
-    assert "gsat train x.csv --label 'a b'" in page
+    assert "gsat train x.csv --label 'a b'" in re.sub(r"</?span[^>]*>", "", page)
     assert "<script>alert" not in page
     assert "+1.5 [-1.0, +2.5] *" in page
     assert "2 of 2" in page
@@ -58,6 +58,14 @@ def test_the_page_of_a_check(folder):
     assert [(p["row"], p["series"]) for p in figure["choices"][0]["points"]] == [
         ("all", "as they are"), ("all", "prepared"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by_batch", "title"), [(True, "batch 5"), (False, "fold 5")])
+def test_a_batch_that_is_a_number_is_called_a_batch(folder, by_batch, title):
+    units = [{"method": name, "5": 40.0 + place, "Rome": 60.0} for place, name in enumerate(METHODS)]
+    (folder / "metrics.json").write_text(json.dumps(content(batches=units, by_batch=by_batch)))
+    heads = re.findall(r"<button[^>]*>([^<]*)</button>", build(folder).partition("</thead>")[0])
+    assert heads[-4:] == ["difference", title, "Rome", "whole batch"]
 
 
 def test_random_folds_are_called_so(folder):

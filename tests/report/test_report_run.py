@@ -86,6 +86,19 @@ def test_a_class_without_test_samples_is_named(other):
     assert "Nothing is known about H2228: no test sample is of it." in words(other(without))
 
 
+def test_without_balanced_accuracy_no_word_of_counting_classes_alike(other):
+    def alone(content):
+        content["test"]["balanced_accuracy"] = content["logistic"]["balanced_accuracy"] = None
+
+    def table(html):
+        return len(re.findall("<th[ >]", html[html.index("How often each model is right") :].split("</thead>")[0]))
+
+    assert "ounting every class alike" in words(other(lambda content: None))
+    columns = table(other(lambda content: None))
+    assert "ounting every class alike" not in words(other(alone))
+    assert table(other(alone)) == columns - 1
+
+
 @pytest.mark.parametrize(("first", "second", "p"), [(0, 0, 1), (5, 0, 2 / 32), (7, 3, 0.34375), (600, 500, 0.0028)])
 def test_the_sign_test(first, second, p):
     assert sign_test(first, second) == pytest.approx(p, rel=0.02)

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 import gsat
 from gsat import defences
+from gsat.attacks import Attack
 from gsat.models import seeded
 from gsat.training.budget import control_for
 from gsat.training.groups import draw
@@ -18,7 +19,7 @@ from gsat.training.loop import gdadmm, iterate
 from gsat.training.state import Run
 
 Outcome = tuple[Tensor, float | None, float]  # the weights, λ and the mean ‖δ_i‖ over the last steps
-N, D, CLASSES, STEPS, GROUP = 131, 12, 3, 8, 41  # neither divides by 2 or 4
+N, D, CLASSES, STEPS, GROUP = 131, 12, 3, 20, 41  # neither divides by 2 or 4
 
 
 class Plain(nn.Module):
@@ -34,11 +35,11 @@ class Plain(nn.Module):
 
 @dataclass(frozen=True)
 class Case:
-    """One training run; float64."""
+    """One training run, against the adversary of a cost or against an attack; float64."""
 
     cost: Any
     solver: Any = "proximal"
-    n_inner: int = 6
+    n_inner: int = 3
     plain: bool = False
     metric: bool = False
     lam: Any = 0.3
@@ -51,6 +52,8 @@ class Case:
         return Plain(net) if self.plain else net
 
     def defence(self) -> Any:
+        if isinstance(self.cost, Attack):
+            return defences.Structured(self.cost)
         metric = gsat.Metric.from_batches(samples()[0], samples()[1]) if self.metric else None
         return defences.GSAT(self.cost, solver=self.solver, n_inner=self.n_inner, metric=metric)
 
@@ -142,7 +145,7 @@ def _averaging(run: Whole, own: list[Any]) -> None:
         run.optimizer.zero_grad()
         run.control.price(run.defence, run.model, x, y)
         for rows, defence in zip(groups, own, strict=True):
-            run.control.give(defence)
+            run.control.price(defence, run.model, x, y)
             batch = None if run.batch is None else [run.batch[i] for i in rows]
             moved = defence(run.model, run.X[rows], run.y[rows], batch)
             (defence.objective(run.model, moved, run.y[rows], run.loss, batch) / len(own)).backward()

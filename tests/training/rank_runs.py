@@ -93,8 +93,19 @@ def with_own_cost() -> None:
     train(net(), *samples(), defences.GSAT(Own()), lam=0.1, group="shared")
 
 
-def with_structured_defence() -> None:
-    train(net(), *samples(), defences.Structured(attacks.Universal(0.1)), group="shared")
+def with_own_attack() -> None:
+    class Own(attacks.Attack):
+        name = "own"
+
+        def _search(self, *args: Any) -> Any:
+            raise NotImplementedError
+
+    train(net(), *samples(), defences.Structured(Own(0.1)), group="shared")
+
+
+def with_attack_per_batch() -> None:
+    X, y = samples()
+    train(net(), X, y, defences.Structured(attacks.Universal(0.1)), batch=(y == 0).tolist(), group="shared")
 
 
 def with_tiny_group() -> None:
@@ -172,7 +183,8 @@ ALL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "other samples": (with_other_samples, ()),
     "one sample": (with_one_sample, ()),
     "own cost": (with_own_cost, ()),
-    "structured": (with_structured_defence, ()),
+    "own attack": (with_own_attack, ()),
+    "attack per batch": (with_attack_per_batch, ()),
     "tiny group": (with_tiny_group, ()),
     "many features": (with_many_features, ()),
     "validation accuracy": (with_validation, ("accuracy",)),
@@ -214,15 +226,16 @@ def leave_at_once(times: int) -> list[str]:
     return told
 
 
-def slow(folder: Path, pause: float) -> None:
+def slow(folder: Path, pause: float, form: str) -> None:
     """A run to be killed, with a pause after each step; the bits of its weights at the end are left in a file."""
     torch.manual_seed(3 + dist.get_rank())
     model = net(dropout=0.2)
     train(
         model,
         *samples(),
-        defences.UniversalAT(0.3),
+        DEFENCES[form](),
         n_outer=40,
+        group=form,
         out=folder,
         resume=True,
         checkpoint_every=4,

@@ -59,7 +59,8 @@ def test_a_rank_may_have_fewer_samples(found: Any, name: str) -> None:
         ("other samples", r"X must be the same on all ranks, which share it out, got \[50, 51\]"),
         ("one sample", r"every rank needs at least one sample, got \[1, 0\]"),
         ("own cost", 'group="shared" needs a cost whose sums go over all ranks .* got Own'),
-        ("structured", 'group="shared" needs a defence .* got structured'),
+        ("own attack", 'group="shared" needs a defence .* got structured'),
+        ("attack per batch", 'universal with batch= needs group="own"'),
         ("tiny group", r"group_size must be at least the number of ranks \(2\), got 1"),
         ("many features", "needs at most 4,096 features, .* got 4,097"),
     ],
@@ -118,12 +119,13 @@ def test_another_number_of_ranks_is_refused_with_the_reason(found: Any, folder: 
         )
 
 
-def test_a_run_of_which_a_rank_was_killed_ends_as_an_unbroken_one(tmp_path: Path) -> None:
-    for rank in start(slow, 2, tmp_path, tmp_path / "whole", 0.0):
+@pytest.mark.parametrize("form", list(DEFENCES))
+def test_a_run_of_which_a_rank_was_killed_ends_as_an_unbroken_one(form: str, tmp_path: Path) -> None:
+    for rank in start(slow, 2, tmp_path, tmp_path / "whole", 0.0, form):
         assert rank.outcome() is None
     draw = random.Random(4)
     for kill in range(3):
-        ranks = start(slow, 2, tmp_path, tmp_path / "killed", 0.02 if kill < 2 else 0.0)
+        ranks = start(slow, 2, tmp_path, tmp_path / "killed", 0.02 if kill < 2 else 0.0, form)
         if kill < 2:
             log, before = tmp_path / "killed" / "log.jsonl", draw.randint(3, 9) * (kill + 1)
             while not log.exists() or len(log.read_bytes().splitlines()) < before:

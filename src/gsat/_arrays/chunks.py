@@ -21,6 +21,11 @@ def pieces(n: int, d: int, times: int = 1) -> Iterator[slice]:
     return (slice(begin, min(begin + step, n)) for begin in range(0, n, step))
 
 
+def on_disk(X: Any) -> bool:
+    """Whether rows of X are read from a file when they are asked for; what wraps such rows says it of itself."""
+    return isinstance(X, np.memmap) or bool(getattr(X, "on_disk", False))
+
+
 class Dealt:
     """Every world-th of some samples or labels, from number `rank` on: those of one of `world` ranks, nothing copied.
 
@@ -30,6 +35,7 @@ class Dealt:
     def __init__(self, values: Any, rank: int, world: int) -> None:
         self.values, self.rank, self.world = values, rank, world
         self.mean_norm: float | None = getattr(values, "mean_norm", None)
+        self.on_disk = on_disk(values)
 
     def __len__(self) -> int:
         return max(0, -(-(len(self.values) - self.rank) // self.world))

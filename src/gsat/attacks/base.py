@@ -131,6 +131,8 @@ class Attack(ABC):
         codes = None if batch is None else _checks.batch_codes(batch, len(x)).to(x.device)
         if codes is None or isinstance(self.ball, Free):  # samples that share nothing share nothing inside a batch
             return self._run(model, x, y, surrogate=surrogate).delta.view_as(x)
+        if not sharing().alone:  # a batch may have no samples on a rank
+            raise ValueError(f'{self.name} with batch= needs group="own", got a group that lies on several processes')
         model, delta = in_float32(model, x), torch.zeros_like(x)
         for code in range(int(codes.max()) + 1):
             chosen = codes == code

@@ -22,6 +22,8 @@ import typer
 
 from gsat import __version__
 
+TOGETHER = ("train", "attack")  # commands that several processes share
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -33,11 +35,18 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def about(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Train classifiers robust to perturbations that are structured across samples."""
+    if processes() > 1 and context.invoked_subcommand not in TOGETHER:
+        fail(
+            f"gsat {context.invoked_subcommand} must run in one process, got {processes()} (WORLD_SIZE): torchrun is "
+            f"for gsat {' and gsat '.join(TOGETHER)}; start it without torchrun, or unset WORLD_SIZE. Commands that "
+            "take --jobs use several cores by themselves"
+        )
 
 
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,7 +92,7 @@ def _told_to_end() -> Iterator[None]:
 
 def processes() -> int:
     """How many processes torchrun has started for the command; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 def speaks() -> bool:

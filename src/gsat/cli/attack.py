@@ -10,7 +10,8 @@ import typer
 
 from gsat import _checks, _defaults
 from gsat.cli import options
-from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, user_errors
+from gsat.cli.app import app, at_least_one, fail, import_from_here, numbers, processes, user_errors
+from gsat.cli.devices import put, use_device
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.source import Source, verify
@@ -38,9 +39,13 @@ def attack(
     strength: options.Strength = _defaults.STRENGTH,
     n: Annotated[int, typer.Option("--n", help="Test samples, at the most.")] = 2000,
     group_size: options.GroupSize = _defaults.GROUP_SIZE,
+    group: Annotated[
+        str, typer.Option(help="torchrun: shared, one group over all processes, with the rows of a single process.")
+    ] = "own",
     out: Annotated[Path | None, typer.Option(help="A table of its own; default: added to the run's.")] = None,
     data: Annotated[str | None, typer.Option(help="Where the run's data is now, if it has moved.")] = None,
     seed: options.Seed = 0,
+    device: options.Device = None,
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the table instead of adding to it.")] = False,
@@ -52,6 +57,10 @@ def attack(
     at_least_one(n=n, group_size=group_size)
     _checks.count("steps", steps, least=1)
     _checks.one_of("--strength", strength, _defaults.STRENGTHS)
+    _checks.one_of("--group", group, ("own", "shared"))
+    if processes() > 1 and group == "own":
+        fail("gsat attack needs --group shared in several processes, each of which would attack all samples otherwise")
+    place = use_device(device)
     refuse_without_model(run)
     config = run_config(run)
     counts = numbers(
@@ -73,6 +82,7 @@ def attack(
     from gsat.estimators.from_table import predictable_rows, samples
     from gsat.evaluation import evaluate
     from gsat.registry import parse_attack
+    from gsat.training.launch import launched
 
     if trust_module:
         import_from_here()
@@ -83,6 +93,7 @@ def attack(
             "the samples each in its own way; gsat train --choose --combine best makes a run that can be attacked, and "
             "in Python gsat.load(run).estimators_[0] is the best member"
         )
+    put(classifier, place)
     to = run / "results.csv" if out is None else out
     if out is None and not force:
         _earlier(to)  # a table of something else is told before anything is attacked
@@ -98,19 +109,23 @@ def attack(
     ]
     batch = test.batch if config["per_batch"] else None
     x = classifier.module_input(samples(test), batch)  # before rows are left out: a batch is centred by all its samples
-    results = evaluate(
-        classifier.module_,
-        x[rows],
-        np.searchsorted(classifier.classes_, y[rows]),
-        attacks,
-        group_size=group_size,
-        random_state=seed,
-        batch=None if batch is None else batch[rows],
-        progress=sys.stderr.isatty() and not as_json,
-        out=run / "evaluations.jsonl",
-        strength=strength,
-    )
-    write_table(to, results if out is not None or force else _added(_earlier(to), results), raw_text=raw_text)
+    with launched() as team:
+        results = evaluate(
+            classifier.module_,
+            x[rows],
+            np.searchsorted(classifier.classes_, y[rows]),
+            attacks,
+            group_size=group_size,
+            random_state=seed,
+            batch=None if batch is None else batch[rows],
+            progress=sys.stderr.isatty() and not as_json,
+            out=run / "evaluations.jsonl",
+            strength=strength,
+            group="own" if team.alone else "shared",
+        )
+        if team.rank:
+            return  # the first process writes and tells
+        write_table(to, results if out is not None or force else _added(_earlier(to), results), raw_text=raw_text)
     typer.echo(results.to_json(orient="records") if as_json else results.to_string(index=False))
 
 

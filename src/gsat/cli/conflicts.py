@@ -18,6 +18,10 @@ def refuse_what_is_set_aside(options_given: set[str], defence: str, metric: str,
     if "shuffle" in options_given and (choose or defence in _defaults.SOLVED):
         got = "--choose" if choose else f"--defence {defence}"
         fail(f"--shuffle is for the groups of one training: leave it out, got {got}")
+    if "device" in options_given and defence in _defaults.SOLVED and not choose:
+        fail(f"--device is for networks: leave it out, {defence} models are solved on the CPU")
+    if choose and "precision" in options_given:
+        fail("--precision is for one training: leave it out, or --choose")
     if choose and metric == "none":
         fail("--choose tries adversaries without a metric too: leave out --metric none, or --choose")
     for name in ("metric", "gamma"):

@@ -20,7 +20,8 @@ def _seed(value: int) -> int:
 Data = Annotated[
     str,
     typer.Argument(
-        help="A file (.h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder) or a set of `gsat data list`."
+        help="A file (.h5ad, .zarr, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder) or a set of "
+        "`gsat data list`."
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="What is to be predicted: a key of .obs, or a column.")]
@@ -33,7 +34,7 @@ PredictedBatch = Annotated[
 ]
 NotAFeature = Annotated[str | None, typer.Option(help="A column that is not a feature.")]
 Ids = Annotated[str | None, typer.Option(help="The column or key of the sample ids.")]
-Layer = Annotated[str | None, typer.Option(help=".h5ad: a layer to take instead of X; raw is .raw.")]
+Layer = Annotated[str | None, typer.Option(help=".h5ad, .zarr: a layer to take instead of X; raw is .raw.")]
 Pheno = Annotated[Path | None, typer.Option(help="PLINK, .mtx: a .csv or .tsv with IID or barcode, and the label.")]
 Missing = Annotated[
     str | None, typer.Option(help='PLINK: what genotypes without a call become: "mean", "error" or a number.')
@@ -86,8 +87,8 @@ MaxMemory = Annotated[
 Stream = Annotated[
     bool | None,
     typer.Option(
-        help="Leave the samples on disk and read rows when they are needed (.h5ad, .npz, .parquet, .bed); default: "
-        "where they take more than half of the free memory."
+        help="Leave the samples on disk and read rows when they are needed (.h5ad, .zarr, .npz, .parquet, .bed); "
+        "default: where they take more than half of the free memory."
     ),
 ]
 
@@ -153,6 +154,10 @@ Seed = Annotated[
 ]
 Threads = Annotated[
     int | None, typer.Option(help="Threads of torch, on which the last bits depend; default: what torch takes.")
+]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Where torch computes: cpu (default), cuda, cuda:1, ..., or auto, a GPU where there is one."),
 ]
 Steps = Annotated[int, typer.Option(help="Gradients of an attack.")]
 Strength = Annotated[

@@ -12,6 +12,7 @@ from gsat._files import read_json
 from gsat.cli import options
 from gsat.cli.app import app, fail, import_from_here, say, user_errors, warn
 from gsat.cli.choices import needs_batches
+from gsat.cli.devices import put, use_device
 from gsat.cli.files import vacant, write_table
 from gsat.cli.folders import refuse_without_model, run_config
 from gsat.data.readers import READERS
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run of `gsat train`, or of a saved classifier.")],
     data: Annotated[
-        str, typer.Argument(help="The new samples: .h5ad, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder.")
+        str,
+        typer.Argument(
+            help="The new samples: .h5ad, .zarr, .bed, .csv, .tsv, .xlsx, .parquet, .npz, .mtx or its folder."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The table: id, prediction, and p_ of each class.")] = Path(
         "predictions.csv"
@@ -50,6 +54,7 @@ def predict(
     unassigned_below: Annotated[
         float | None, typer.Option(help='Predict "unassigned" where the largest probability is below this.')
     ] = None,
+    device: options.Device = None,
     max_memory: options.MaxMemory = None,
     stream: options.Stream = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a table that is there.")] = False,
@@ -58,6 +63,7 @@ def predict(
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of new samples; features are matched by name, and the missing or extra ones are told."""
+    place = use_device(device)
     vacant(out, force=force, data=data)
     refuse_without_model(run)
     given = Source.given(
@@ -77,6 +83,7 @@ def predict(
     classifier = load(run, trust_module=trust_module)
     if not hasattr(classifier, "classes_"):
         fail(f"{run} must hold a classifier, got a {type(classifier).__name__}")
+    put(classifier, place)
     if source.plink is not None:
         table, flipped = counted_alike(table, source.plink, getattr(classifier, "feature_names_in_", ()))
         if flipped:
@@ -95,6 +102,8 @@ def predict(
             raise
         fail(f"{error}; {other} was trained beside it for that: gsat predict {other} {data}")
     doubts = doubtful(run, classifier, table, alignment, chances, least=unassigned_below)
+    if label is not None and table.y is not None:
+        doubts += _of_one_class(table.y, classifier.classes_)
     for doubt in doubts:
         warn(doubt)
     predicted = classifier.classes_[chances.argmax(1)]
@@ -163,6 +172,17 @@ def _features(run: Path) -> list[str] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None  # opening the model tells what is wrong
     return names if isinstance(names, list) and all(isinstance(each, str) for each in names) else None
+
+
+def _of_one_class(y: Any, classes: Any) -> list[str]:
+    """What to say where all samples whose class the model knows are of one class."""
+    import numpy as np
+
+    from gsat.estimators.judged import of_one_class
+
+    truth = np.asarray(y).astype(str)
+    names, counts = np.unique(truth[np.isin(truth, classes.astype(str))], return_counts=True)
+    return [of_one_class(names[0], int(counts[0]), "labelled")] if len(names) == 1 and counts[0] > 1 else []
 
 
 def _accuracy(predicted: Any, y: Any, classes: Any) -> dict[str, Any]:

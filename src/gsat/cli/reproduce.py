@@ -32,7 +32,9 @@ def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help='Experiments, or "all"; none: list them.')
     ] = None,
-    scale: Annotated[str, typer.Option(help="cpu (two cores, 3 hours for all), overnight, or paper (a GPU).")] = "cpu",
+    scale: Annotated[
+        str, typer.Option(help="cpu (two cores, about 4 hours without shifts), overnight, or paper (a GPU).")
+    ] = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny networks: shows that it works, and nothing else.")
     ] = False,

@@ -28,9 +28,10 @@ from gsat.cli.app import (
 )
 from gsat.cli.choices import stored_choice
 from gsat.cli.conflicts import refuse_what_is_set_aside
+from gsat.cli.devices import use_device
 from gsat.cli.files import table_bytes, write_table, write_together
 from gsat.cli.folders import running, stored_threads, write_json
-from gsat.cli.notes import told_of
+from gsat.cli.notes import course, left_out, told_of
 from gsat.data.source import Source, fingerprint
 
 BY_BATCH = ("batches", "between")  # metrics that are learnt from two batches or more
@@ -110,6 +111,10 @@ def train(
     ] = "rows",
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    device: options.Device = None,
+    precision: Annotated[
+        str, typer.Option(help="tf32: products of float32 matrices on CUDA's tensor cores, rounded to 10 bits.")
+    ] = "float32",
     data_dir: options.DataDir = None,
     max_memory: options.MaxMemory = None,
     stream: options.Stream = None,
@@ -137,6 +142,7 @@ def train(
     _checks.number("gamma", gamma, least=0)
     _checks.one_of("--metric", metric, (*_defaults.METRICS, "none"))
     refuse_what_is_set_aside(given(context), defence, metric, choose=choose)
+    use_device(device, precision)
     source = Source.given(
         data,
         label=label,
@@ -203,6 +209,7 @@ def train(
         metric=None if metric == "none" else metric,
         gamma=gamma,
         class_weight=class_weight,
+        device=device,
     )
     n_threads = use_threads(stored_threads(out) if resume and threads is None else threads)
     progress = sys.stderr.isatty() and not as_json
@@ -214,6 +221,7 @@ def train(
         about = {**source.describe(), **fingerprint(table), **first.describe(), "n_inner": first.inner}
         about |= {"threads": n_threads, "processes": processes(), "group": group}
         about |= {} if shuffle == "rows" else {"shuffle": shuffle}
+        about |= {} if precision == "float32" else {"precision": precision}
         return about | ({"combine": combine, "choice": members, "choice_single": single} if choose else {})
 
     with (
@@ -256,37 +264,18 @@ def train(
         {
             "run": str(out),
             "samples": f"{len(table.train)} to train on, {len(table.test)} for the test",
-            **_left_out(table, frames),
+            **left_out(table, frames),
             "classes": len(trained.classifier.classes_),
             **({"chosen": plans_in_words(plans)} if choose else {}),
             **({"for single samples": f"{beside(out / 'model')}: {plans_in_words(others)}"} if others else {}),
             **({} if len(plans) > 1 else metric_in_words(trained, table.train)),
-            **({} if len(plans) > 1 else _course(trained, calibrate=calibrate, as_json=as_json)),
+            **({} if len(plans) > 1 else course(trained, calibrate=calibrate, as_json=as_json)),
             **(numbers(found.metrics) if as_json else in_words(found.metrics)),
             **({} if found.not_tested is None else {"not_tested": found.not_tested}),
             **({"features": "not ranked: of images a single pixel tells nothing"} if ranked is None else {}),
         },
         as_json,
     )
-
-
-def _course(trained: Any, *, calibrate: bool, as_json: bool) -> dict[str, Any]:
-    """How the training of a single model went; people are not told of an adversary or a price that there was not."""
-    history = trained.history
-    found = {"steps": len(history), "loss": history[-1].loss}
-    if as_json or history.mean_norm:
-        found["mean_norm"] = history.mean_norm
-    if as_json or history.lam is not None:
-        found["lam"] = history.lam
-    return found | ({"temperature": trained.classifier.temperature_} if calibrate else {})
-
-
-def _left_out(table: Any, frames: dict[str, Any]) -> dict[str, str]:
-    """What became of the samples without a label or a batch."""
-    if not table.left_out:
-        return {}
-    what = "predicted in unlabelled.csv" if "unlabelled.csv" in frames else "left out"
-    return {"unlabelled": f"{table.left_out} samples without a label or a batch, {what}"}
 
 
 def _lam(text: str) -> float | str:

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 MATRICES = ("matrix.mtx.gz", "matrix.mtx")  # in a folder of Cell Ranger
 REMEDIES = {  # by the ending of what is not read
     **dict.fromkeys((".xls", ".ods"), "; save the sheet as .csv in UTF-8"),
-    ".zarr": '; write it as .h5ad: anndata.read_zarr(path).write_h5ad("cells.h5ad")',
-    ".npy": "; numpy.savez(file, X=X, y=y) makes an .npz file of it",
+    ".npy": (
+        "; an .npy file has no labels: numpy.savez('cells.npz', X=X, y=y) makes a file with them, and in Python the "
+        'estimators take numpy.load(path, mmap_mode="r")'
+    ),
 }
-STREAMING = (".h5ad", ".npz", ".parquet", ".bed")  # files whose rows can be read a few at a time
+STREAMING = (".h5ad", ".zarr", ".npz", ".parquet", ".bed")  # files whose rows can be read a few at a time
 SELECTING = (".csv", ".tsv", ".xlsx", ".parquet")  # files whose readers take the columns that are asked for
 
 
@@ -152,17 +154,18 @@ def load(
     ----------
     name
         One of `names()`, or the path of a .csv, .tsv, .xlsx, .parquet, .npz, .h5ad or PLINK .bed file, of a
-        matrix.mtx or its folder.
+        .zarr store of AnnData, of a matrix.mtx or its folder.
     data_dir
         The folder with the files of data sets.
     label, batch
-        What becomes `y` and `batch`. Of .csv, .tsv, .xlsx and .parquet files they name columns; of .h5ad files keys of
-        .obs; of .npz files arrays other than y and batch; of .bed files columns of the table `pheno`, or "family",
-        "sex" or "phenotype" of the .fam file. Some data sets have several to choose from: docs/data.md says which.
+        What becomes `y` and `batch`. Of .csv, .tsv, .xlsx and .parquet files they name columns; of .h5ad and .zarr
+        keys of .obs; of .npz files arrays other than y and batch; of .bed files columns of the table `pheno`, or
+        "family", "sex" or "phenotype" of the .fam file. Some data sets have several to choose from: docs/data.md says
+        which.
     ids
         What becomes `sample_ids`: a column, a key of .obs, or an array. All columns that are not named are features.
     layer
-        A layer of an .h5ad file to take instead of .X; some data sets have layers too.
+        A layer of an .h5ad file or .zarr store to take instead of .X; some data sets have layers too.
     pheno
         A table with a column IID, or FID and IID, for a .bed file.
     missing
@@ -182,8 +185,8 @@ def load(
         The most that the samples may take, in bytes or as text such as "4GB"; default what is free. A file that
         announces more is refused before anything is allocated, unless its samples stay in it.
     stream
-        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .npz, .parquet and .bed
-        files (docs/guide/large.md). None: where they take more than half of what is free.
+        Whether the samples stay on disk, and rows are read when they are needed; for .h5ad, .zarr, .npz, .parquet and
+        .bed (docs/guide/large.md). None: where they take more than half of what is free.
 
     Returns
     -------
@@ -244,7 +247,7 @@ def _load_file(name: str | Path, given: dict[str, Any], *, stream: bool | None) 
     if stream and ending not in STREAMING:
         raise ValueError(f"stream needs a file that ends in {', '.join(STREAMING)}, got {path}")
     with told(path):
-        return reader(existing(path), **given)
+        return reader(path if ending == ".zarr" and path.is_dir() else existing(path), **given)
 
 
 def _load_set(name: str, data_dir: str | Path | None, given: dict[str, Any]) -> Table:

@@ -44,6 +44,7 @@ class StoredRows:
     """
 
     ndim = 2
+    on_disk = True
     dtype = np.dtype(np.float32)
 
     def __init__(

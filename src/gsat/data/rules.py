@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gsat.data.folders import files_of
 from gsat.data.memory import too_large
 
 T = TypeVar("T")
@@ -86,12 +87,15 @@ def told(path: str | Path) -> Iterator[None]:
 
 
 def sha256_of(*paths: Path) -> str:
-    """The sha256 of the bytes of the files, one after the other, in hexadecimal."""
+    """The sha256 of the bytes of the files, one after the other, in hexadecimal; of a folder with the files' names."""
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+        for place in files_of(path):
+            if place != path:
+                digest.update(f"{place.relative_to(path).as_posix()}\0{place.stat().st_size}\0".encode())
+            with place.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
     return digest.hexdigest()
 
 

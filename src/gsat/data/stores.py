@@ -1,8 +1,7 @@
-"""Stores of rows: compressed sparse rows and dense matrices, in an HDF5 file or as plain numbers in any file."""
+"""Stores of rows: compressed sparse rows and dense matrices, of HDF5 or zarr, or as plain numbers in any file."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from gsat.data.folders import state_of
 from gsat.data.rows import Index
 from gsat.data.rules import extra
 
@@ -31,7 +31,7 @@ class Opened:
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name, self.state = str(path), name, _state(path)
+        self.path, self.name, self.state = str(path), name, state_of(path)
         self._file: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -40,10 +40,23 @@ class Opened:
     def __call__(self) -> Any:
         """The group or data set."""
         if self._file is None or not self._file:
-            if _state(self.path) != self.state:
+            if state_of(self.path) != self.state:
                 raise changed(self.path)
             self._file = extra("h5py", "anndata", ".h5ad").File(self.path, "r", rdcc_nbytes=CACHE)
         return self._file[self.name]
+
+
+class OpenedZarr(Opened):
+    """The same of a zarr store, a folder. Only those that `readers.zarr_parts` has looked at are opened so."""
+
+    def __call__(self) -> Any:
+        """The group or array."""
+        if self._file is None:
+            if state_of(self.path) != self.state:
+                raise changed(self.path)
+            zarr = extra("zarr", "anndata", ".zarr")
+            self._file = zarr.open_group(self.path, mode="r", use_consolidated=False)[self.name.strip("/")]
+        return self._file
 
 
 class SparseStore:
@@ -104,11 +117,11 @@ class Raw:
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, int], offset: int) -> None:
-        self.path, self.dtype, self.shape, self.offset, self.state = str(path), dtype, shape, offset, _state(path)
+        self.path, self.dtype, self.shape, self.offset, self.state = str(path), dtype, shape, offset, state_of(path)
 
     def __call__(self) -> Raw:
         """Itself, once the file is still the same."""
-        if _state(self.path) != self.state:
+        if state_of(self.path) != self.state:
             raise changed(self.path)
         return self
 
@@ -161,8 +174,3 @@ def _runs(begins: Index, stops: Index) -> Iterator[tuple[int, int]]:
 def changed(path: str) -> ValueError:
     """The error for a file that is no longer the one that was opened."""
     return ValueError(f"{path} must stay as it is while its rows are read, but it changed; open it again")
-
-
-def _state(path: str | Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns

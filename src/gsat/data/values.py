@@ -127,7 +127,7 @@ def of_new(new: Looks, trained: Looks, normalise: str) -> list[str]:
     if kind(new) != kind(trained):
         return [
             f"the new samples look like {in_words(new)}, those of training like {in_words(trained)}: the predictions "
-            f"mean nothing before they are alike; {_remedy(new, trained, normalise)}"
+            f"cannot be trusted before they are alike; {_remedy(new, trained, normalise)}"
         ]
     if normalise == "log1p-cpm" and kind(new) == "counts":
         return []  # the depth of a sample does not count

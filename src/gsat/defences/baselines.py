@@ -18,6 +18,8 @@ from gsat.models import layout
 from gsat.models.modes import frozen, untouched
 from gsat.solvers.oracle import Oracle, clamped
 
+SPAN_RANKS = (attacks.PGD, attacks.FGM, attacks.Universal, attacks.GroupSparse, attacks.LowRank)  # not of one's own
+
 
 class Structured(Defence):
     """An attack as the adversary; `match_norm` and a tuned eps are the two ways to set its size.
@@ -41,7 +43,7 @@ class Structured(Defence):
     name = "structured"
 
     def __init__(self, attack: attacks.Attack) -> None:
-        self.attack, self.spans_ranks = attack, isinstance(attack, attacks.PGD | attacks.FGM)  # which share nothing
+        self.attack, self.spans_ranks = attack, isinstance(attack, SPAN_RANKS)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, batch: Any = None) -> Tensor:
         """The attacked group."""

@@ -196,8 +196,8 @@ def _nothing_to_compare(batches: list[Any], codes: NDArray[np.int64], labels: li
         some = ", ".join(map(str, largest[:5])) + (" ..." if len(largest) > 5 else "")
         return f"batch must have {LEAST} samples in each of two batches, got {len(sizes)} batches of {some} samples"
     return (
-        f"batch and y must share a class with {LEAST} samples in two batches, got none in {len(labels)} classes and "
-        f"{len(batches)} batches: they are confounded; leave out y to compare whole batches"
+        f"batch and label must share a class with {LEAST} samples in two batches, got none in {len(labels)} classes "
+        f"and {len(batches)} batches: they are confounded; leave out the label to compare whole batches"
     )
 
 

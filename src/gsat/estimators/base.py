@@ -176,6 +176,7 @@ class TorchEstimator(Fitted):
     ) -> tuple[Standardised, nn.Module]:
         """The samples as the module sees them, and the module, a new one where None is given."""
         check_module(self.in_shape, self.module_options)
+        device = _checks.device("device", self.device)
         self.n_samples_ = positions.size
         d = samples.X.shape[1]
         if self.standardize:
@@ -184,7 +185,7 @@ class TorchEstimator(Fitted):
             self.mean_, self.scale_ = np.zeros(d, np.float32), np.ones(d, np.float32)
         rows = Standardised(samples.X, self.mean_, self.scale_, self.in_shape)
         module = build_module(self, n_outputs, seed) if module is None else module
-        module.to(torch.device("cpu" if self.device is None else self.device))
+        module.to(device)
         probe(module, rows, n_outputs)
         unit = self.mean_norm_ = rows.mean_norm = mean_norm(rows, samples.weights)
         if not math.isfinite(unit):

@@ -16,11 +16,12 @@ from gsat.data import Table
 from gsat.data.holding import HeldOut
 from gsat.estimators.average import AverageClassifier
 from gsat.estimators.from_table import Trained, predictable_rows, samples
-from gsat.estimators.judged import INTERVALS, calibration, judged
+from gsat.estimators.judged import INTERVALS, calibration, judged, of_one_class
 from gsat.estimators.judging import NEAR
 from gsat.estimators.logistic import Logistic
 
 CHANCE = 0.05  # of a difference as large between two models that are as good
+SHOWN = 10  # names in a sentence
 STILL = 1e-3  # of the budget: a group that moved less did not move
 WORDS = {
     "erm": "plain training, without an adversary",
@@ -182,9 +183,16 @@ def _of_training(
             "learnt: take a larger --n-outer or --eta0, or a smaller --budget"
         )
     for what, predicted, truth in (("training", on_training, training), ("test", on_test, test)):
-        several = truth is not None and sum(each["n"] > 0 for each in truth["per_class"]) > 1
-        if several and len(np.unique(predicted)) == 1:
+        if truth is None:
+            continue
+        there = [each["class"] for each in truth["per_class"] if each["n"] > 0]
+        if len(there) == 1:
+            told = of_one_class(there[0], len(predicted), what)
+            found.append(f"{told}; hold out samples of several classes (--test-batch, --test-fraction)")
+        elif len(np.unique(predicted)) == 1:
             found.append(f"one class is predicted for all {len(predicted)} {what} samples: {predicted[0]}")
+        else:
+            found += never_recognised(truth["per_class"], what)
     defence, steps = trained.plan.defence, trained.history.steps
     if defence not in ("erm", "linear", "lda") and trained.plan.size > 0 and steps:
         least = STILL * trained.plan.size * trained.classifier.mean_norm_
@@ -195,6 +203,30 @@ def _of_training(
                 "a larger --budget, or another --defence"
             )
     return found
+
+
+def never_recognised(per_class: list[dict[str, Any]], what: str) -> list[str]:
+    """What to say where a model recognises no sample of some class that is there.
+
+    Parameters
+    ----------
+    per_class
+        For each class its name, its number of samples and its recall, as in metrics.json.
+    what
+        "training" or "test": which samples.
+
+    Returns
+    -------
+    list of str
+        One sentence or none.
+    """
+    missed = [each for each in per_class if each["n"] > 0 and each["recall"]["value"] == 0]
+    if not missed:
+        return []
+    names = ", ".join(f"{each['class']} (0 of {each['n']})" for each in missed[:SHOWN])
+    more = f" and {len(missed) - SHOWN} more" if len(missed) > SHOWN else ""
+    classes = "class" if len(missed) == 1 else "classes"
+    return [f"the model recognises no sample of {classes} {names}{more} among the {what} samples"]
 
 
 def behind(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
 from gsat import _defaults, registry
@@ -62,7 +61,7 @@ class Plan:
     per_batch
         Whether the classifier is given the batches of the table.
     device
-        Of torch; "auto" for a GPU where there is one.
+        As in `GSATClassifier`; linear models and LDA are solved on the CPU.
     """
 
     defence: str
@@ -209,7 +208,7 @@ def classifier_for(plan: Plan, table: Table) -> TorchClassifier:
         "early_stopping": plan.early_stopping,
         "validation_fraction": plan.validation_fraction,
         "calibrate": plan.calibrate,
-        "device": ("cuda" if torch.cuda.is_available() else None) if plan.device == "auto" else plan.device,
+        "device": plan.device,
     }
     if name == "erm":
         return ERMClassifier(**shared)

@@ -118,7 +118,8 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         "auto", "batches" where there are two batches or more, else None; None, all directions alike, as in the paper;
         or a Metric of the samples as the module sees them. `budget` is then the length of Z, with Δ = Z·A.
     device
-        Of torch; None for the CPU.
+        "cpu" (also None), "cuda", "cuda:1", ..., or "auto", a GPU where there is one; under torchrun each process has
+        the GPU of its LOCAL_RANK.
     warm_start
         Whether another fit goes on with the module.
     early_stopping

@@ -56,7 +56,8 @@ def judged(truth: NDArray[Any], predicted: NDArray[Any], classes: NDArray[Any], 
     Returns
     -------
     dict or None
-        As JSON can hold it; None without samples. Balanced accuracies are means over the classes that are there.
+        As JSON can hold it; None without samples. Balanced accuracies are means over the classes that are there, and
+        None where one class is there: naming it always would be right on all samples.
     """
     if len(truth) == 0:
         return None
@@ -81,13 +82,13 @@ def judged(truth: NDArray[Any], predicted: NDArray[Any], classes: NDArray[Any], 
     for one in [] if batch is None else np.unique(batch):
         rows = np.asarray(batch == one)
         mine = confusion(truth[rows], predicted[rows], classes)
-        several = (mine.sum(1) > 0).sum() > 1
+        balanced = _balanced(mine)
         found["per_batch"].append(
             {
                 "batch": str(one),
                 "n": int(mine.sum()),
                 "accuracy": wilson(int(np.trace(mine)), int(mine.sum())),
-                "balanced_accuracy": _balanced(mine)["value"] if several else None,
+                "balanced_accuracy": None if balanced is None else balanced["value"],
             }
         )
     return found
@@ -98,6 +99,14 @@ def confusion(truth: NDArray[Any], predicted: NDArray[Any], classes: NDArray[Any
     k = len(classes)
     pairs = np.searchsorted(classes, truth) * k + np.searchsorted(classes, predicted)
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
+
+
+def of_one_class(name: str, n: int, what: str) -> str:
+    """What to say of an accuracy on n samples that are all of the class of this name; `what`: "test" samples."""
+    return (
+        f"all {n} {what} samples are of one class, {name}: always saying {name} would be right on all of them, so that "
+        "this accuracy does not tell whether the model tells the classes apart"
+    )
 
 
 def calibration(chances: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[list[dict[str, Any]], float | None]:
@@ -126,6 +135,8 @@ def calibration(chances: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple
     return bins, gap / len(chances) if len(chances) else None
 
 
-def _balanced(table: NDArray[np.int64]) -> Interval:
+def _balanced(table: NDArray[np.int64]) -> Interval | None:
+    """The mean recall of the classes that are there; None of fewer than two."""
     recalls = [wilson(int(row[c]), int(row.sum())) for c, row in enumerate(table)]
-    return mean_of([each for each in recalls if each is not None])
+    there = [each for each in recalls if each is not None]
+    return mean_of(there) if len(there) > 1 else None

@@ -159,7 +159,8 @@ def align(
             'missing = "mean" needs a model with prepare="none" or "centre", got "zscore": the z-score of a '
             "sample depends on all its features"
         )
-    return Alignment(order, absent, tuple(name for name in names if name not in set(wanted)))
+    known = set(wanted)
+    return Alignment(order, absent, tuple(name for name in names if name not in known))
 
 
 def simple(name: str) -> str:

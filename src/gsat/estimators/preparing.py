@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gsat import _checks, _defaults
-from gsat._arrays.chunks import pieces
+from gsat._arrays.chunks import on_disk, pieces
 from gsat._arrays.standardise import dense
 from gsat.data.rows import StoredRows
 
@@ -123,7 +123,7 @@ class Centred:
 
     def __init__(self, X: Any, batch: Any = None, weights: NDArray[np.float64] | None = None) -> None:
         n, d = self.shape = X.shape
-        self.X = X
+        self.X, self.on_disk = X, on_disk(X)
         self.codes = np.zeros(n, np.int64) if batch is None else _checks.batch_codes(batch, n).numpy()
         weights = np.ones(n) if weights is None else weights
         if (alone := np.flatnonzero(np.bincount(self.codes, weights > 0) == 1)).size:
@@ -159,7 +159,7 @@ class LogCPM:
     """
 
     def __init__(self, X: Any) -> None:
-        self.X, self.shape = X, X.shape
+        self.X, self.shape, self.on_disk = X, X.shape, on_disk(X)
 
     def __getitem__(self, rows: Any) -> Any:
         part = self.X[rows]
@@ -194,7 +194,7 @@ class ZScored:
     """
 
     def __init__(self, X: Any) -> None:
-        self.X, self.shape = X, X.shape
+        self.X, self.shape, self.on_disk = X, X.shape, on_disk(X)
 
     def __getitem__(self, rows: Any) -> NDArray[np.float64]:
         centred, deviation = self.split(rows)

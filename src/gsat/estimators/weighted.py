@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsat._arrays.chunks import on_disk
 from gsat._arrays.standardise import dense
 
 FINE = 2**40  # positions in all where weights are no whole numbers: a row has its share of them
@@ -63,6 +64,7 @@ class View:
         self.values, self.positions = values, positions
         self.shape: tuple[int, ...] = (len(positions), *values.shape[1:])
         self.mean_norm: float | None = getattr(values, "mean_norm", None)
+        self.on_disk = on_disk(values)
 
     def __len__(self) -> int:
         return self.shape[0]

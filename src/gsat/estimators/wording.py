@@ -66,7 +66,8 @@ def numbers(metrics: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for side in ("training", "test", "logistic"):
         for name in ("accuracy", "balanced_accuracy"):
-            found[f"{side}_{name}"] = None if metrics[side] is None else metrics[side][name]["value"]
+            share = None if metrics[side] is None else metrics[side][name]
+            found[f"{side}_{name}"] = None if share is None else share["value"]
     return {**found, "held_out": metrics["held_out"], "warnings": metrics["warnings"]}
 
 
@@ -118,8 +119,10 @@ def plans_in_words(plans: Sequence[Plan]) -> str:
 
 
 def _shares(one: dict[str, Any]) -> str:
-    accuracy, balanced = _interval(one["accuracy"]), _interval(one["balanced_accuracy"])
-    return f"accuracy {accuracy}, balanced {balanced}, {one['n']} samples"
+    accuracy, balanced = _interval(one["accuracy"]), one["balanced_accuracy"]
+    if balanced is None:
+        return f"accuracy {accuracy}, {one['n']} samples of one class"
+    return f"accuracy {accuracy}, balanced {_interval(balanced)}, {one['n']} samples"
 
 
 def _interval(one: dict[str, float]) -> str:

@@ -20,7 +20,9 @@ ROOMS = (  # whose code may change a number; the others read, check, show and wr
     "_arrays", "_defaults", "losses", "costs", "models", "solvers", "shortcuts", "adversary", "attacks", "defences",
     "registry", "training", "evaluation", "estimators", "selectors", "experiments", "data/sets", "data/synthetic",
 )  # fmt: skip
-SHOWING = tuple(f"experiments/{name}" for name in ("age", "digest", "paper", "pictures", "plan", "runner"))
+SHOWING = tuple(
+    f"experiments/{name}" for name in ("age", "digest", "digest_tables", "paper", "pictures", "plan", "runner")
+)
 NONE_KEPT = "made before this was kept"
 
 

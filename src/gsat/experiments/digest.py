@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
+from gsat.experiments.digest_tables import TABLES, markdown
 from gsat.experiments.paper import EXPERIMENTS
 from gsat.experiments.pictures import NETWORKS, SETS, at_strength, over_eps
 from gsat.experiments.pictures import shown as _shown_name
@@ -25,6 +26,7 @@ ATTACKS = {
     "pgd": ["pgd"],
     "biology": ["group-sparse, SNPs", "low-rank"],
 }  # that the tables of the figures show
+SAID = {"universal-all": "one shift for all samples", "pgd": "PGD"}  # of an attack, in the head of a table
 FIGURES = ("universal", "group-sparse", "low-rank", "pgd", "biology")
 WIDTH = 110  # of a line of the documentation
 
@@ -36,7 +38,12 @@ def paper_sections(out: Path) -> str:
         config = read_config(out / name)
         if "identity" not in config:
             continue
-        found = _figure_tables(out, name) if name in FIGURES else _bullets(config["headline"])
+        if name in FIGURES:
+            found = _figure_tables(out, name)
+        elif name in TABLES:
+            found = "\n\n".join(text if text.startswith("|") else _lines(text) for text in TABLES[name](out / name))
+        else:
+            found = _bullets(config["headline"])
         pictures = [path.name for path in sorted((out / name).glob("*.png")) if path.name != "figure-tuned.png"]
         shown = [f"![{config['title']}](../../results/{name}/{picture})" for picture in pictures]
         said = _lines(f"The paper: {config['paper']}.")
@@ -80,6 +87,7 @@ def _figure_tables(out: Path, name: str) -> str:
             shown = list(_shown(str(attack), part))
             for (eps, strength), at in shown[:1] if over_eps(str(attack)) else shown:
                 what, size = at_strength(str(attack), eps, strength).split(", ")
+                what = SAID.get(what, what)
                 columns[SETS[str(data)], what, size] = at
         if len({what for _, what, _ in columns}) == 1:  # said once
             attacked = next(iter(columns))[1]
@@ -163,13 +171,6 @@ def sets_table(out: Path) -> str:
 
 def _percent(value: float | None) -> str:
     return "" if value is None or value != value else f"{round(value, 6):.1f}"  # means of pandas differ by the last bit
-
-
-def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table."""
-    head = list(head)
-    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
 
 
 def _own(attack: str, part: pd.DataFrame) -> list[str]:

@@ -58,7 +58,9 @@ class Metric(Shown):
         _checks.number("rest", self.rest, above=0)
         if r and not (bool(stretch.isfinite().all()) and float(stretch.min()) > 0):
             raise ValueError(f"stretch must be finite and above 0, got {float(stretch.min()):g} as the least")
-        apart = directions.double() @ directions.double().T - torch.eye(r, dtype=torch.float64)
+        apart = directions.double() @ directions.double().T - torch.eye(
+            r, dtype=torch.float64, device=directions.device
+        )
         if r > d or not float(apart.abs().max() if r else 0.0) <= 1e3 * torch.finfo(directions.dtype).eps:
             raise ValueError("directions must be orthonormal rows, got others")
         object.__setattr__(self, "directions", directions)

@@ -89,7 +89,7 @@ def check_parts(check: Checked, figures: Figures) -> list[tuple[str, str, Markup
 
 def _methods(check: Checked) -> Markup:
     about = check.table.set_index("method")
-    units = [column for column in check.batches if column != "method"]
+    units = [str(column) for column in check.batches if column != "method"]
     best = {unit: float(check.batches[unit].max()) for unit in units}
     n, highest = len(units), float(about["mean"].max())
     rows: list[list[Cell | Markup]] = []
@@ -107,7 +107,9 @@ def _methods(check: Checked) -> Markup:
                 Cell(f"{int(row['whole_batch'])} of {n}" if row["whole_batch"] else "", float(row["whole_batch"])),
             ]
         )
-    return table("Balanced accuracy", ["method", "mean", "difference", *units, "whole batch"], rows, note=READING)
+    what = "batch" if check.by_batch else "fold"
+    titles = [f"{what} {unit}" if unit.isdecimal() else unit for unit in units]
+    return table("Balanced accuracy", ["method", "mean", "difference", *titles, "whole batch"], rows, note=READING)
 
 
 def _differences(check: Checked, figures: Figures) -> Markup:

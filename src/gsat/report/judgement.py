@@ -24,21 +24,23 @@ MOST_FEATURES = 30
 def glance(metrics: Metrics) -> Markup:
     """The model, logistic regression and the largest class, side by side."""
     rows: list[list[Cell | Markup]] = []
+    several = any(judged.balanced is not None for _, judged in _models(metrics))
     for name, judged in _models(metrics):
         key = tag("span", _title(metrics, name), class_="key", data_key=name)
         own = metrics.training if name == metrics.defence else None
         trained = None if own is None else own.accuracy
-        rows.append([key, _share(judged.accuracy), _share(judged.balanced), _share(trained)])
+        alike = [_share(judged.balanced)] if several else []
+        rows.append([key, _share(judged.accuracy), *alike, _share(trained)])
     if rows and metrics.majority is not None:
         text = "always the largest class of the training samples"
         share = Cell(f"{100 * metrics.majority:.1f}", 100 * metrics.majority, fill=metrics.majority)
-        rows.append([Cell(text, text), share, _none(), _none()])
+        rows.append([Cell(text, text), share, *([_none()] if several else []), _none()])
     if not rows:
         return Markup()
     header = [
         "model",
         "right on the test samples, %",
-        "counting every class alike, %",
+        *(["counting every class alike, %"] if several else []),
         "right on the training samples, %",
     ]
     return table("How often each model is right", header, rows, note="In brackets: the interval of 95 %.")

@@ -74,9 +74,12 @@ def _strengths(frame: pd.DataFrame, attack: pd.Series, seed: pd.Series) -> pd.Da
     rows = pd.DataFrame({"attack": attack, "x": x, "label": "strength", "fixed": ""})
     for name, own in rows[attack != "none"].groupby("attack", sort=False):
         at = own.index
-        if (x[at] == eps[at]).all():
+        counts, several = x[at][x[at] > 0].unique(), size[at][x[at] > 0].groupby(seed[at]).nunique().max() > 1
+        one_count = len(counts) == 1 and several and not (x[at] == eps[at]).any()
+        if (x[at] == eps[at]).all() or one_count:
             rows.loc[at, "x"] = size[at].map(lambda value: float(f"{value:.6g}"))
             rows.loc[at, "label"] = "eps" if unit is None else RELATIVE
+            rows.loc[at, "fixed"] = _counted(str(name).removesuffix("-all"), int(counts[0])) if one_count else ""
             continue
         rows.loc[at, "label"] = X_LABELS.get(str(name), "strength")
         texts = size[at].map(lambda value: f"eps = {value:.2g}")

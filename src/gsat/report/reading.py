@@ -122,7 +122,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     """A table with a header; only empty fields and nan are missing values, so "none" and "NA" stay names."""
     try:
         content = io.BytesIO(read_bytes(path))
-        return pd.read_csv(content, keep_default_na=False, na_values=["", "nan", "NaN"], encoding="utf-8")
+        rules = {"keep_default_na": False, "na_values": ["", "nan", "NaN"], "float_precision": "round_trip"}
+        return pd.read_csv(content, encoding="utf-8", **rules)
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path} must be a table with a header, got an empty file") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:

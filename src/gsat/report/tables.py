@@ -1,4 +1,4 @@
-"""Tables as HTML: sortable by their headers, scrolled in their own frame, best values in bold."""
+"""Tables as HTML: sortable by their headers, long ones scrolled in their frame, best values in bold."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 from gsat.report.markup import Markup, join, tag
 
 MOST_ROWS = 1000
+MOST_SHOWN = 40  # rows of a table that is shown at its full height; more are scrolled in their frame
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def table(
                 tag("tbody", *body),
                 class_=f"sortable {class_}".strip(),
             ),
-            class_="scroll",
+            class_="scroll long" if len(rows) > MOST_SHOWN else "scroll",
             tabindex=0,
             role="region",
             aria_label=caption,

@@ -83,7 +83,8 @@ def _orthonormal(weight: Tensor) -> tuple[Tensor, Tensor]:
         lower, info = torch.linalg.cholesky_ex((weight @ weight.T).double())
         least, most = lower.diagonal().aminmax()
         if int(info) == 0 and float(least) > EVEN * float(most):
-            inverse = torch.linalg.solve_triangular(lower.T, torch.eye(len(lower)).to(lower), upper=True)
+            eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
+            inverse = torch.linalg.solve_triangular(lower.T, eye, upper=True)
             return weight.T @ inverse.to(weight.dtype), lower.T.to(weight.dtype).contiguous()
     q, r = torch.linalg.qr(weight.T)
     return cast(Tensor, q), cast(Tensor, r).contiguous()

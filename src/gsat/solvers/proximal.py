@@ -186,7 +186,10 @@ class Trial(NamedTuple):
 def _turn(here: Point, image: Tensor, gradient: Tensor) -> float:
     """⟨∇ℓ(Δ) − ∇ℓ(U), U − Δ⟩: how much the loss bends down along the step."""
     parts = _parts(image, here.image, here.gradient, gradient)
-    (turn,) = sharing().sums(sum(float(torch.dot(slope - new, u - delta)) for u, delta, slope, new in parts))
+    own = torch.zeros((), dtype=torch.float64, device=image.device)
+    for u, delta, slope, new in parts:
+        own += torch.dot(slope - new, u - delta)
+    (turn,) = sharing().sums(float(own))  # one number is read, however many parts there are
     return turn
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from gsat._ranks import ALONE, RankLeft, Ranks, joined
 
 MENDED = (ValueError, TypeError, OSError, FloatingPointError, ImportError)  # errors that a message is enough for
+PATIENCE = timedelta(days=365)  # with process 0, which examines and writes; if it fails, its connection closes at once
 FAILED = 2  # the exit code of a command that fails with a message
 
 
@@ -26,7 +28,7 @@ def launched() -> Iterator[Ranks]:
         return
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     try:
-        with joined() as ranks:
+        with joined(PATIENCE) as ranks:
             yield ranks
             ranks.any(False)  # nobody leaves before all are done
     except MENDED as error:

@@ -15,6 +15,7 @@ from gsat import _checks, _defaults
 from gsat._ranks import joined
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
+from gsat.training.ahead import reading_ahead
 from gsat.training.budget import control_for
 from gsat.training.callbacks import Listener, callbacks_for, folder_of, watched
 from gsat.training.checkpoint import MOST
@@ -169,7 +170,7 @@ def gdadmm(
             watchers = callbacks_for(
                 run, callbacks, checkpoint_every=checkpoint_every, tensorboard=tensorboard, progress=progress
             )
-            with training_mode(model), watched(run, watchers):
+            with training_mode(model), watched(run, watchers), reading_ahead(run):
                 while not run.over:
                     iterate(run)
                     for watcher in watchers:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Generator, Tensor, nn
 
-from gsat import _checks
+from gsat import _checks, attacks
 from gsat._arrays.chunks import Dealt
 from gsat._ranks import ALONE, Ranks, shared
 from gsat.defences import Defence, Structured
@@ -64,7 +64,8 @@ class Team:
 
         Samples that an attack moves share nothing (PGD, FGM): there each rank moves its own.
         """
-        return self.together() if self.form == "shared" and not isinstance(defence, Structured) else nullcontext()
+        alone = isinstance(defence, Structured) and not isinstance(defence.attack, attacks.Structured)
+        return nullcontext() if self.form == "own" or alone else self.together()
 
     def mean(self, value: float) -> float:
         """Σ_r weight_r·value_r."""
@@ -144,7 +145,8 @@ def team_of(ranks: Ranks, form: str, group_size: int, n: int, defence: Defence, 
     if form == "shared" and not defence.spans_ranks:
         raise ValueError(
             f'group="shared" needs a defence that moves a group on several ranks as one (gsat.defences.GSAT, PGD, FGM, '
-            f'UniversalAT, ERM), got {defence.name}; with group="own" any will do'
+            f"UniversalAT, ERM, Structured with an attack of gsat.attacks), got {defence.name}; with "
+            'group="own" any will do'
         )
     if ranks.alone:
         return Team(), min(group_size, n)

@@ -17,6 +17,7 @@ from gsat._arrays.chunks import take, take_labels
 from gsat.defences import Defence
 from gsat.losses import SampleLoss, per_sample_cross_entropy
 from gsat.metric import Metric
+from gsat.training.ahead import Ahead
 from gsat.training.budget import Control, priced
 from gsat.training.checkpoint import Checkpoint, optimizer_state, restore_optimizer
 from gsat.training.groups import draw, take_ids
@@ -59,6 +60,7 @@ class Run:
     log_every: int = 1
     run: int = 1  # samples of a group that follow each other
     team: Team = field(default_factory=Team)
+    ahead: Ahead | None = None  # what reads the next group
     t: int = 0
     averaged: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
@@ -91,8 +93,11 @@ class Run:
     def group(self) -> tuple[Tensor, Tensor, Any]:
         """A group drawn uniformly without replacement: x (m, *features), y (m,) and the batches (m,), if any."""
         rows = draw(len(self.X), self.group_size, self.generator, self.run)
-        x, y = take(self.X, rows).to(self.like), take_labels(self.y, rows).to(self.like.device)
-        return x, y, take_ids(self.batch, rows)
+        x = take(self.X, rows) if self.ahead is None else self.ahead.take(self.X, rows)
+        if self.ahead is not None and self.t + 1 < self.n_outer:
+            self.ahead.begin(self.X, self.group_size, self.generator, self.run)
+        y = take_labels(self.y, rows).to(self.like.device)
+        return x.to(self.like), y, take_ids(self.batch, rows)
 
     def set_rates(self) -> float:
         """Give the optimizer the learning rates of step t; returns that of the first group of weights."""

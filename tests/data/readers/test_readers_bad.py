@@ -35,7 +35,7 @@ def test_missing_file_and_folder(tmp_path, ending):
     [("x.xls", "'.xls'; save the sheet as .csv in UTF-8"), ("x.csv.gz", "'.gz'"), ("folder/x", "'no ending'")],
 )
 def test_unknown_ending(name, got):
-    with pytest.raises(ValueError, match=rf"^{name} must end in one of .h5ad, .bed, .csv, .tsv, .*.npz, got {got}$"):
+    with pytest.raises(ValueError, match=rf"^{name} must end in one of .h5ad, .zarr, .bed, .csv, .tsv, .*.npz, got {got}$"):
         data.load(name)
 
 
@@ -323,7 +323,7 @@ def replaced(file, key, value):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda file: file.pop("obs"), r" must be written by anndata, got an HDF5 file without .obs; it has 'X', "),
+        (lambda file: file.pop("obs"), r" must be written by anndata, got a file without .obs; it has 'X', "),
         (
             lambda file: file["var"].attrs.pop("encoding-type"),
             r" must be written by anndata 0.7 or later, got an older .var",

@@ -12,6 +12,7 @@ __all__ = ["READERS"]
 
 READERS: dict[str, "Callable[..., Table]"] = {  # ending: function(path, *, options)
     ".h5ad": LazyFunction("gsat.data.readers.h5ad", "read_h5ad"),
+    ".zarr": LazyFunction("gsat.data.readers.h5ad", "read_zarr"),
     ".bed": LazyFunction("gsat.data.readers.plink", "read_plink"),
     ".csv": LazyFunction("gsat.data.readers.text", "read_text"),
     ".tsv": LazyFunction("gsat.data.readers.text", "read_text"),

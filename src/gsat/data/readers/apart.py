@@ -31,6 +31,7 @@ Parts = Iterator[tuple[str, Any]]  # name and value: text as a list (None where 
 
 READERS: dict[str, Callable[..., Parts]] = {  # what the process can read
     "HDF5": LazyFunction("gsat.data.readers.h5ad_parts", "parts"),
+    "Zarr": LazyFunction("gsat.data.readers.zarr_parts", "parts"),
     "Parquet": LazyFunction("gsat.data.readers.parquet_parts", "parts"),
     "Excel": LazyFunction("gsat.data.readers.xlsx_parts", "parts"),
 }

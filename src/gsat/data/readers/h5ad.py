@@ -1,4 +1,4 @@
-"""Expression matrices in .h5ad files, as anndata writes them."""
+"""Expression matrices in .h5ad files and .zarr stores, as anndata writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gsat.data.readers.apart import read_apart
 from gsat.data.readers.columns import annotation, by_id, checked, column
 from gsat.data.rows import StoredRows
 from gsat.data.rules import needs
-from gsat.data.stores import DenseStore, Opened, SparseStore
+from gsat.data.stores import DenseStore, Opened, OpenedZarr, SparseStore
 from gsat.data.table import Table
 
 
@@ -32,9 +32,26 @@ def read_h5ad(
     bytes for each of its n x features cells, also a sparse one. A matrix that stays in the file (`load` says when)
     needs at most 8 bytes for a row.
     """
-    needs("anndata", "anndata", ".h5ad")
+    return _read(path, "HDF5", label=label, batch=batch, ids=ids, layer=layer)
+
+
+def read_zarr(
+    path: Path,
+    *,
+    label: str | None = None,
+    batch: str | None = None,
+    ids: str | None = None,
+    layer: str | None = None,
+) -> Table:
+    """As `read_h5ad`, of a store of zarr, a folder."""
+    return _read(path, "Zarr", label=label, batch=batch, ids=ids, layer=layer)
+
+
+def _read(path: Path, kind: str, *, label: str | None, batch: str | None, ids: str | None, layer: str | None) -> Table:
+    """The table of a file or a store."""
+    needs("anndata", "anndata", path.suffix)
     wanted = {option: key for option, key in (("label", label), ("batch", batch), ("ids", ids)) if key is not None}
-    stored = read_apart(path, "HDF5", columns=wanted, layer=layer, stream=now().stream)
+    stored = read_apart(path, kind, columns=wanted, layer=layer, stream=now().stream)
     names = stored["names"]
     row = by_id(names)
     found: dict[str, NDArray[Any]] = {
@@ -56,7 +73,8 @@ def read_h5ad(
 
 def _rows(path: Path, about: dict[str, Any], stored: dict[str, Any]) -> StoredRows:
     """The matrix that stays in the file."""
-    opened, d = Opened(Path(about.get("path", path)), about["name"]), len(stored["feature_names"])
+    place, d = Path(about.get("path", path)), len(stored["feature_names"])
+    opened = (OpenedZarr if place.suffix.lower() == ".zarr" else Opened)(place, about["name"])
     if about["kind"] == "dense":
         return StoredRows(DenseStore(opened, (len(stored["names"]), d)))
     return StoredRows(SparseStore(opened, stored["ends"], d))

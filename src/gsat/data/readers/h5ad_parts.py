@@ -33,19 +33,26 @@ def parts(
     h5py = extra("h5py", "anndata", ".h5ad")
     prepared()
     with h5py.File(path, "r") as file:
-        inside = _inside(path, file, layer, h5py)
-        obs, var = _frame(path, file, "obs", h5py), _frame(path, inside, "var", h5py)
-        names, feature_names = _names(path, obs, h5py), _names(path, var, h5py)
-        yield "names", names
-        yield "feature_names", feature_names
-        keys = [key for key in obs if key not in (_index(obs), "__categories")]
-        for option, key in columns.items():
-            yield option, _column(path, obs, among(path, option, key, keys, "key of .obs"), h5py)
-        found, name = _matrix(path, inside, None if inside is not file else layer, h5py)
-        if isinstance(found, h5py.Dataset):
-            yield from _dense(path, name, found, (len(names), len(feature_names)), stream)
-        else:
-            yield from _sparse(path, name, found, (len(names), len(feature_names)), stream, h5py)
+        yield from parts_of(path, file, h5py, columns=columns, layer=layer, stream=stream)
+
+
+def parts_of(
+    path: Path, file: Any, h5py: Any, *, columns: dict[str, str], layer: str | None, stream: bool | None
+) -> Parts:
+    """The same of an opened file; h5py: the module, or what has its names for another kind of store."""
+    inside = _inside(path, file, layer, h5py)
+    obs, var = _frame(path, file, "obs", h5py), _frame(path, inside, "var", h5py)
+    names, feature_names = _names(path, obs, h5py), _names(path, var, h5py)
+    yield "names", names
+    yield "feature_names", feature_names
+    keys = [key for key in obs if key not in (_index(obs), "__categories")]
+    for option, key in columns.items():
+        yield option, _column(path, obs, among(path, option, key, keys, "key of .obs"), h5py)
+    found, name = _matrix(path, inside, None if inside is not file else layer, h5py)
+    if isinstance(found, h5py.Dataset):
+        yield from _dense(path, name, found, (len(names), len(feature_names)), stream)
+    else:
+        yield from _sparse(path, name, found, (len(names), len(feature_names)), stream, h5py)
 
 
 def _inside(path: Path, file: Any, layer: str | None, h5py: Any) -> Any:
@@ -79,9 +86,7 @@ def _item(path: Path, group: Any, name: str, h5py: Any) -> Any:
 
 def _frame(path: Path, file: Any, key: str, h5py: Any) -> Any:
     if key not in [*file]:
-        raise ValueError(
-            f"{path} must be written by anndata, got an HDF5 file without .{key}; it has {listed([*file])}"
-        )
+        raise ValueError(f"{path} must be written by anndata, got a file without .{key}; it has {listed([*file])}")
     frame = _item(path, file, key, h5py)
     if "encoding-type" not in frame.attrs or not isinstance(frame, h5py.Group):
         raise ValueError(f"{path} must be written by anndata 0.7 or later, got an older .{key}; read and write it anew")
@@ -208,6 +213,8 @@ def _sparse(path: Path, name: str, found: Any, named: tuple[int, int], stream: b
             raise ValueError(
                 f"{path} must hold {'real' if part is data else 'whole'} numbers in {name}, got {part.dtype}"
             )
+        if len(data) and (gone := getattr(part, "missing", 0)):
+            raise ValueError(f"{path} must have all chunks of {part.name}, of which {gone} are missing")
     stored = shape == named and stays_on_disk(named, stream)
     announced = None if stored else _announced(path, name, shape, 0 if by_row else 20 * len(data))
     fits(path, f"{indptr.name} {indptr.shape}", 16 * len(indptr))

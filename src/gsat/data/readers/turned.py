@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gsat._files import free_lock, remove_dead_drafts, whole_file
+from gsat.data.folders import state_of
 from gsat.data.memory import allowed
 
 SCANNED = 2**21  # stored numbers that are looked at together
@@ -29,7 +30,7 @@ def is_fresh(path: Path, place: Path, h5py: Any) -> bool:
     """Whether the rows at `place` were made of the file as it is now, by its size and time."""
     try:
         with h5py.File(place, "r") as file:
-            return [int(each) for each in file.attrs["source"]] == _state(path)
+            return [int(each) for each in file.attrs["source"]] == state_of(path)
     except (OSError, KeyError, TypeError, ValueError):
         return False  # missing, damaged, or another file
 
@@ -59,12 +60,12 @@ def once(path: Path, place: Path, h5py: Any, told: str, write: Callable[[], Part
 @contextmanager
 def rows_of(path: Path, place: Path, h5py: Any) -> Iterator[Any]:
     """A block that fills the HDF5 file at `place` with rows of the file at `path`; it is there whole or not at all."""
-    state = _state(path)
+    state = state_of(path)
     remove_dead_drafts(place.parent, place.name)
     with whole_file(place) as draft, h5py.File(draft, "w") as file:
         yield file
         file.attrs["source"] = state
-        if _state(path) != state:
+        if state_of(path) != state:
             raise ValueError(f"{path} must stay as it is while its rows are written, but it changed; open it again")
 
 
@@ -132,8 +133,3 @@ def turn(path: Path, place: Path, found: Any, shape: tuple[int, int], h5py: Any)
 
 def _parts(n: int) -> Iterator[slice]:
     return (slice(start, min(start + SCANNED, n)) for start in range(0, n, SCANNED))
-
-
-def _state(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns]
