@@ -3,13 +3,16 @@
 Each row: a model, a structure, eps as a fraction of E‖X‖, with or without the box [0, 1]. "fast" is one search with the
 cross-entropy and `--steps` gradients, beside the best rival with as many; "standard" the worst of three searches,
 beside the best rival with three times as many. Accuracy in percent on `--n` test images in groups of 200, lower is
-stronger; the best rival is chosen in hindsight, for each row. Rivals: benchmarks/attack_rivals.py.
+stronger; the best rival is chosen in hindsight, for each row. Rivals: benchmarks/attack_rivals.py. A row keeps digests
+of the weights that ours and the rivals attacked: with --ours the model is trained anew, and where it then has other
+weights that is said below the table.
 
     make .venv/bench.stamp
     GSAT_DATA=... python benchmarks/attack_strength.py --out attack_strength.csv
 """
 
 import argparse
+import hashlib
 import re
 import warnings
 from collections.abc import Callable
@@ -97,6 +100,14 @@ def trained(name: str) -> nn.Module:
     return model.eval().requires_grad_(False)
 
 
+def digest(model: nn.Module) -> str:
+    """The first 12 digits of the SHA-256 of all weights and running means."""
+    found = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        found.update(name.encode() + value.cpu().numpy().tobytes())
+    return found.hexdigest()[:12]
+
+
 def ours(structure: str, eps: float, steps: int, bounds: Bounds, strength: str) -> attacks.Attack:
     options = {"steps": steps, "bounds": bounds, "strength": strength}
     if structure == "low-rank":
@@ -123,6 +134,9 @@ def row(name: str, model: nn.Module, place: Place, options: argparse.Namespace, 
     _, _, x, y, unit = images(MODELS[name][0])
     x, y, eps, bounds = x[: options.n], y[: options.n], fraction * unit, (0.0, 1.0) if box else None
     found = {"model": name, "structure": structure, "eps": fraction, "box": box} | (known or {})
+    found["weights"] = digest(model)
+    if not known:
+        found["weights of rivals"] = found["weights"]
     for strength, times in (("fast", 1), ("standard", SEARCHES)):
         attack, gradients = ours(structure, eps, options.steps, bounds, strength), times * options.steps
         found[strength] = accuracy(model, x, y, bounds, lambda x, y, attack=attack: attack.perturb(model, x, y))
@@ -157,6 +171,14 @@ def markdown(table: pd.DataFrame, steps: int) -> str:
     return "\n".join(f"| {' | '.join(line)} |".replace("| --- ", "|---").replace("--- |", "---|") for line in lines)
 
 
+def other_weights(table: pd.DataFrame) -> list[str]:
+    """A line for each model on which rivals attacked other weights than ours, or nobody knows which."""
+    columns = table.reindex(columns=["model", "weights", "weights of rivals"])
+    apart = columns[columns["weights"] != columns["weights of rivals"]]  # NaN differs from itself
+    counts = apart["model"].value_counts()
+    return [f"{name}: rivals attacked other or unknown weights, {n} rows" for name, n in counts.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=1000, help="test images")
@@ -187,6 +209,8 @@ def main() -> None:
         "model", key=lambda names: names.map(list(MODELS).index), kind="stable"
     )
     print(markdown(table, options.steps))
+    for line in other_weights(table):
+        print(line)
     for strength, times in (("fast", 1), ("standard", SEARCHES)):
         gap = table[strength] - table[f"best rival, {times * options.steps} gradients"]
         print(

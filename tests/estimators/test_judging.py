@@ -39,6 +39,27 @@ def test_a_loss_that_falls_clearly_is_told():
         warn_if_falling(history([3.0, 1.0]), chance=1.0)  # too few to tell
 
 
+def test_a_loss_that_falls_over_few_groups_is_told():
+    with pytest.warns(ConvergenceWarning, match=r"the loss fell from 0\.8\d* to 0\.6\d* over the last 5 of 10 groups"):
+        warn_if_falling(history(np.linspace(1.1, 0.6, 10) + 0.01 * np.sin(np.arange(10))), chance=1.0)
+    with pytest.warns(ConvergenceWarning, match="over the last 3 of 3 groups"):
+        warn_if_falling(history([1.0, 0.9, 0.8]), chance=1.0)
+    noise = np.random.default_rng(0).normal(scale=0.02, size=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_falling(history(0.3 + noise), chance=1.0)  # it stands still
+        warn_if_falling(history(np.r_[np.linspace(2, 0.3, 6), [0.3] * 6] + noise), chance=1.0)  # it has come to a stand
+        warn_if_falling(history(np.linspace(1, 0.97, 12)), chance=1.0)  # it falls, but by nothing that matters
+
+
+@pytest.mark.parametrize("n_outer", [1, 2, 3, 5, 7, 10, 15, 19, 20, 50])
+def test_every_short_training_on_digits_is_told(n_outer):
+    """Their accuracies are 0.1 to 0.86, where a run that is long enough has 0.98."""
+    train = gsat.data.load("digits").train
+    with pytest.warns(ConvergenceWarning, match="training has not converged"):
+        gsat.GSATClassifier(n_outer=n_outer, random_state=0).fit(train.X, train.y)
+
+
 def test_an_accuracy_near_chance_is_told():
     truth = np.repeat([0, 1], [970, 30])
     with pytest.warns(ConvergenceWarning, match=r"accuracy on 1000 training rows is 0\.50, where chance is 0\.5"):

@@ -106,7 +106,9 @@ def test_the_command_lists_them(tmp_path):
     assert [as_json[name]["old"] for name in ("a", "b")] == [False, True]
     missing = CliRunner().invoke(app, ["reproduce", "--old", "--out", str(tmp_path / "no")])
     assert missing.exit_code == 2
-    assert "--old needs a folder of results as --out" in " ".join(missing.output.split())
+    told = " ".join(missing.output.replace("│", " ").split())
+    assert "--old needs a folder of results as --out" in told
+    assert "gsat reproduce --old --out results" in told
 
 
 @pytest.mark.filterwarnings("default:results are older than the code")

@@ -5,6 +5,8 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import gsat
+from gsat.selectors.elimination import Elimination
+from gsat.selectors.ranking import picture, rank
 
 QUICK = {"n_outer": 30, "n_inner": 3, "hidden": 20, "n_groups": 3, "random_state": 0}
 CHECKED = {**QUICK, "n_outer": 8, "n_inner": 2, "hidden": 6, "n_groups": 2}  # the checks fit some fifty times
@@ -69,6 +71,26 @@ def test_stability_over_halves(data):
     assert (selector.scores_ <= high).all()
     again = gsat.GroupSparseSelector(k=3, n_resamples=4, **SHORT).fit(X, y)
     assert np.array_equal(again.scores_, selector.scores_)
+
+
+def test_the_interval_is_students(data, monkeypatch):
+    """Of resamples whose scores are given: t with two degrees of freedom is 4.303, where the normal has 1.96."""
+    scores = np.random.default_rng(0).dirichlet(np.ones(40), size=3)
+    given = iter(scores)
+    monkeypatch.setattr(Elimination, "shares", lambda self, *rest: next(given))
+    selector = gsat.GroupSparseSelector(k=3, n_resamples=3, **SHORT).fit(*data)
+    low, high = selector.scores_interval_.T
+    assert (low + high) / 2 == pytest.approx(scores.mean(0))
+    assert (high - low) / 2 == pytest.approx(4.302653 * scores.std(0, ddof=1) / np.sqrt(3), rel=1e-5)
+
+
+def test_one_resample_has_no_interval(data):
+    selector = gsat.GroupSparseSelector(k=3, n_resamples=1, **SHORT).fit(*data)
+    assert selector.scores_interval_.shape == (40, 2)
+    assert np.isnan(selector.scores_interval_).all()
+    frame = rank(gsat.data.Table(*data), selector)
+    assert frame[["score_low", "score_high"]].isna().all(axis=None)
+    assert picture(frame).startswith(b"\x89PNG")
 
 
 def test_a_bar_counts_the_rounds(data, capsys):

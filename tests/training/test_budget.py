@@ -61,6 +61,25 @@ def test_one_shift_for_all_meets_the_budget_with_every_seed(digits: Any, n_outer
         assert gsat.gdadmm(model, *digits, defence, **options).used == pytest.approx(1, abs=off)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", ["low-rank", "unstructured"])
+def test_nearly_even_classes_move_by_the_budget(name: str, seed: int) -> None:
+    """One class of 250 and four of 200: the plain mean of the norms is the budget, as with equal classes."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(5), [250, 200, 200, 200, 200])
+    X = (2.5 * np.eye(5, 20)[y] + rng.normal(size=(len(y), 20))).astype(np.float32)
+    model, generator = build("elu", (20,), 5, hidden=30, seed=seed), Generator().manual_seed(seed)
+    defence = registry.named(name, eps=0.0, group_size=100)
+    options = {"n_outer": 200, "group_size": 100, "eta0": 3e-3, "budget": BUDGET, "generator": generator}
+    history = gsat.gdadmm(model, X, y, defence, **options)
+    assert history.mean_norm == pytest.approx(BUDGET * gsat.mean_norm(torch.from_numpy(X)), rel=0.1)
+
+
+def test_a_class_of_three_quarters_counts_as_large_as_the_largest() -> None:
+    control = Control(1.0, target=2.0, sizes=[100.0, 76.0, 74.0, 0.0, 5.0])
+    assert control.targets == pytest.approx([2, 2, 2 * 0.74, 0, 2 * 0.05])
+
+
 def test_the_last_tenth_makes_up_for_what_it_used() -> None:
     """Nine of its ten groups use 1.2 of the budget: λ rises more and more, by half at the most."""
     control, y = Control(1.0, target=1.0, n_outer=100), torch.zeros(2, dtype=torch.long)

@@ -124,7 +124,7 @@ def _list_ages(out: Path, as_json: bool) -> None:
     from gsat.experiments.age import ages, listed
 
     if not out.is_dir():
-        fail(f"--old needs a folder of results as --out, got {out}")
+        fail(f"--old needs a folder of results as --out, and {out} is none: gsat reproduce --old --out results")
     found = ages(out)
     if as_json:
         typer.echo(json.dumps(listed(found)))

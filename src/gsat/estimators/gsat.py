@@ -79,7 +79,7 @@ class GSATClassifier(TorchClassifier, GSATEstimator):
         for every two samples of the group, which trains better than the single shift of "universal-one".
     lam, budget
         "auto" makes the mean ‖δ_i‖ the fraction `budget` of E‖X‖ of the standardised data, where a class r times
-        smaller than the largest counts r-fold; "paper"; or a number.
+        smaller than the largest counts r-fold, from r = 4/3 on; "paper"; or a number.
     alpha
         Weight of the structure in the cost, 0 to 1. None takes what trains best: 0.1 for "group-sparse", else 0.2.
     k

@@ -15,7 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gsat.training.history import Step
 
-FEWEST = 20  # steps by which a falling loss can be told from noise
+FEWEST = 20  # steps from which on the means of two fifths can be compared
+LINE = 4  # steps through which a line is drawn at the least, where there are as many
 FALL = 0.05  # of the loss of a constant prediction: a fall from one fifth of the steps to the next that matters
 NEAR = 0.1  # of the way from chance to no error
 COLDEST, HOTTEST = 1e-3, 1e3  # temperatures
@@ -26,7 +27,9 @@ def warn_if_falling(steps: Sequence[Step], chance: float) -> None:
     """Warn where the loss on perturbed groups still falls clearly at the end.
 
     The mean over the last fifth of the steps is compared with that over the fifth before: lower by more than three
-    standard errors, and by more than a twentieth of the loss of a constant prediction.
+    standard errors, and by more than a twentieth of the loss of a constant prediction. Fewer than 20 steps: the line
+    through their last half falls by more than two standard errors, and so steeply that as many steps again would lower
+    the loss by more than that twentieth.
 
     Parameters
     ----------
@@ -35,19 +38,35 @@ def warn_if_falling(steps: Sequence[Step], chance: float) -> None:
     chance
         The loss of a constant prediction.
     """
-    fifth = len(steps) // 5
-    if len(steps) < FEWEST:
-        return
-    before, last = (np.array([step.loss for step in part]) for part in (steps[-2 * fifth : -fifth], steps[-fifth:]))
-    fall = float(before.mean() - last.mean())
-    error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / fifth)
-    if fall > max(3 * error, FALL * chance):
+    n, losses = len(steps), np.array([step.loss for step in steps])
+    if n < FEWEST:
+        before, last, over, falls = _few(losses, chance)
+    else:
+        fifth = n // 5
+        parts = losses[-2 * fifth : -fifth], losses[-fifth:]
+        (before, last), over = (float(part.mean()) for part in parts), 2 * fifth
+        error = math.sqrt(sum(part.var(ddof=1) for part in parts) / fifth)
+        falls = before - last > max(3 * error, FALL * chance)
+    if falls:
         warnings.warn(
-            f"training has not converged: the loss fell from {before.mean():.3g} to {last.mean():.3g} over the last "
-            f"{2 * fifth} of {len(steps)} groups; take a larger n_outer or eta0",
+            f"training has not converged: the loss fell from {before:.3g} to {last:.3g} over the last {over} of {n} "
+            "groups; take a larger n_outer or eta0",
             ConvergenceWarning,
             stacklevel=7,
         )
+
+
+def _few(losses: NDArray[np.float64], chance: float) -> tuple[float, float, int, bool]:
+    """The loss at both ends of the line through the last half of few steps, their number, and whether it falls."""
+    n = len(losses)
+    over = min(n, max(LINE, (n + 1) // 2))
+    if over < 3:
+        return 0.0, 0.0, over, False
+    place, tail = np.arange(over) - (over - 1) / 2, losses[-over:]
+    slope = float(place @ tail / (place @ place))
+    line = tail.mean() + slope * place
+    error = math.sqrt(np.square(tail - line).sum() / (over - 2) / (place @ place))
+    return float(line[0]), float(line[-1]), over, -slope > max(2 * error, FALL * chance / n)
 
 
 def warn_if_at_chance(predicted: NDArray[Any], truth: NDArray[Any]) -> None:

@@ -199,7 +199,7 @@ def _masked(module: nn.Module, x: Tensor, y: Tensor, attacks: list[Attack | None
     most = max(found.values(), default=0.0)
     if trusting and most >= HIDDEN:
         with frozen(module), torch.no_grad():
-            typical = float(per_sample_cross_entropy(layout.outputs(module, x), y).median())
+            typical = abs(float(per_sample_cross_entropy(layout.outputs(module, x), y).median()))  # it may be -0.0
         if typical < FLAT:
             warnings.warn(
                 f"the cross-entropy is flat (median {typical:.1g}) and hides errors: {PROBE} steps of PGD with the "

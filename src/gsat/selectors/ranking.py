@@ -73,7 +73,7 @@ def picture(frame: pd.DataFrame) -> bytes:
     FigureCanvasAgg(figure)
     panel = figure.subplots()
     error = None
-    if "score_low" in top:
+    if "score_low" in top and top["score_low"].notna().any():  # one resample has no interval
         error = np.abs(top[["score_low", "score_high"]].to_numpy() - top[["score"]].to_numpy()).T
     panel.barh(top["name"].astype(str), 100 * top["score"], color="#4477aa", height=0.7)
     if error is not None:

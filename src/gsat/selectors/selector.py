@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -71,7 +72,9 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
     statistic_, threshold_
         With fdr: each feature's share of the effort less that of its knockoff, and the least with which it is chosen.
     scores_interval_, selection_frequency_
-        With resamples: a 95 % interval of the mean score, and the share of halves in which the feature was chosen.
+        With resamples: a 95 % interval by Student's t, (features, 2), and the share of halves in which the feature was
+        chosen. The interval is of the mean score over all random halves of these samples, NaN with one resample. The
+        halves share samples: for other samples of the same kind it is too narrow.
 
     Examples
     --------
@@ -157,9 +160,8 @@ class GroupSparseSelector(SelectorMixin, FromAdversary):  # type: ignore[misc]
         self.scores_, self.ranking_ = mean[blocks], rank[blocks]
         if self.n_resamples > 0:
             chosen = np.argsort(np.argsort(-rounds, axis=1, kind="stable"), axis=1) < k
-            spread = 1.96 * rounds.std(0, ddof=1 if len(rounds) > 1 else 0) / np.sqrt(len(rounds))
             self.selection_frequency_ = chosen.mean(0)[blocks]
-            self.scores_interval_ = np.stack([mean - spread, mean + spread], axis=1)[blocks]
+            self.scores_interval_ = _interval(rounds)[blocks]
         self.k_ = k if statistic is None else int((statistic >= self.threshold_).sum())
         return self
 
@@ -209,3 +211,12 @@ def _half(y: NDArray[Any], rng: Any) -> NDArray[np.int64]:
     """Half of the samples of each class, at least one of each."""
     parts = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
     return np.sort(np.concatenate([part[: max(1, (len(part) + 1) // 2)] for part in parts]))
+
+
+def _interval(rounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """95 % limits of the mean score of each block, (blocks, 2), from the scores (resamples, blocks); NaN from one."""
+    n, mean = len(rounds), rounds.mean(0)
+    if n < 2:
+        return np.full((len(mean), 2), np.nan)
+    half = stats.t.ppf(0.975, n - 1) * rounds.std(0, ddof=1) / np.sqrt(n)
+    return np.stack([mean - half, mean + half], axis=1)

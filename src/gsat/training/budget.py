@@ -28,6 +28,7 @@ KAPPA = 0.2  # weight of a new group in the price of a class, at first: large fi
 SETTLING = 100  # steps after which it is half of that
 TURNOVER = 4.0  # least sum of these weights over the last tenth, within which the norms then meet the target
 LEAST_KAPPA = 0.02
+EVEN = 0.75  # a class with that share of the samples of the largest, or more, counts as large as it
 STEER = 1.5  # the most by which λ leaves the mean of the prices so that the last tenth meets the target
 
 
@@ -36,9 +37,10 @@ class Control:
     """λ and how it follows the budget: each class has a price, and λ is their mean.
 
     A class c with n_c samples, n those of the largest, has the target t_c = target·n_c/n: what moves a rare class as
-    far as the others hides it from the model. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
+    far as the others hides it from the model. From n_c = 3n/4 on, t_c = target, so that classes which are equal but
+    for chance have one target. λ_c, the price at which its mean ‖δ_i‖ is t_c, is a running mean of
     λ·mean‖δ_i‖/t_c, since ‖δ_i‖ is about inverse to λ. It is linear in the norm: a strong structure is all or
-    nothing for a single group, and a mean of logarithms would settle elsewhere. So in equal classes, and for a
+    nothing for a single group, and a mean of logarithms would settle elsewhere. So with such classes, and for a
     regression, the mean ‖δ_i‖ over all samples meets the target. Over the last tenth, where the budget is counted, λ
     makes up for what its groups used too much or too little so far.
     """
@@ -108,9 +110,9 @@ class Control:
 
     @property
     def targets(self) -> list[float]:
-        """t_c = target·n_c/n for every class; none without a budget."""
+        """t_c for every class: target where n_c ≥ 3n/4, else target·n_c/n; 0 without a budget."""
         most = max(self.sizes, default=1.0)
-        return [(self.target or 0.0) * size / most for size in self.sizes]
+        return [(self.target or 0.0) * (1.0 if size >= EVEN * most else size / most) for size in self.sizes]
 
     def _kappa(self, t: int) -> float:
         """The weight of the group of step t."""

@@ -77,8 +77,9 @@ def gdadmm(
         "constant", "cosine", or a function of t/n_outer that multiplies the learning rate.
     lam, budget
         A number, "paper" (0.25·E‖X‖₂), or "auto": λ follows so that the mean ‖δ_i‖ is budget·E‖X‖₂, with the cost in
-        units of that length. It is the mean over classes, where one r times smaller than the largest counts r-fold; no
-        group uses more than twice the budget, and no sample moves farther than three times. For GSAT defences alone.
+        units of that length. It is the mean over classes, where one r times smaller than the largest counts r-fold,
+        from r = 4/3 on; no group uses more than twice the budget, no sample moves farther than three times. For GSAT
+        defences alone.
     batch
         One id for each sample, for costs with one structure per batch.
     group, deal
