@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from commands import end, start
+from gsat.cli.app import _told_to_end
 
 WAIT = 300  # seconds, after which the test fails
 
@@ -50,3 +51,23 @@ def test_workers_end_with_a_command_that_is_told_to_end(tmp_path):
     os.kill(started.process.pid, signal.SIGTERM)
     assert end(started).code == 128 + signal.SIGTERM
     until(lambda: not any(map(is_running, workers)))
+
+
+def told_and_failing():
+    """SIGTERM comes, and what is taken down because of it fails."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(WAIT)
+    finally:
+        raise RuntimeError("cannot join thread before it is started")
+
+
+def test_what_fails_as_workers_are_taken_down_does_not_hide_that_it_was_told_to_end():
+    with pytest.raises(SystemExit) as ended, _told_to_end():
+        told_and_failing()
+    assert ended.value.code == 128 + signal.SIGTERM
+
+
+def test_other_errors_are_left_as_they_are():
+    with pytest.raises(RuntimeError, match="mine"), _told_to_end():
+        raise RuntimeError("mine")

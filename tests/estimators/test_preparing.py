@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 import gsat
 from gsat.estimators.folder import seal
@@ -283,6 +284,7 @@ def test_nothing_is_prepared_by_default(data, new):
     X, y, batch = data
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         clf = gsat.GSATClassifier(**{**QUICK, "n_outer": 10}).fit(X, y, batch=batch)
     np.testing.assert_array_equal(clf.predict_proba(new[0]), clf.predict_proba(new[0], new[2]))
     assert clf.predict(new[0][:1]).shape == (1,)

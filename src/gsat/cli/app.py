@@ -75,9 +75,14 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _told_to_end() -> Iterator[None]:
-    """SIGTERM unwinds the command as an error does, so that the workers it has started end with it."""
+    """SIGTERM unwinds the command as an error does, so that the workers it has started end with it.
+
+    Where it comes while workers are being started, taking them down may fail; the command still ends as told.
+    """
+    told: list[int] = []
 
     def end(number: int, frame: object) -> NoReturn:
+        told.append(number)
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set handlers
@@ -86,6 +91,10 @@ def _told_to_end() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except Exception as error:
+        if told:
+            raise SystemExit(128 + told[0]) from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
